@@ -41,6 +41,7 @@ from headway.bundle.forward_pass import word_outputs as word_outputs
 from headway.bundle.image_encoder import ImageEncoderBundle as ImageEncoderBundle
 from headway.bundle.image_encoder import ImageEncoding as ImageEncoding
 from headway.bundle.image_text import ImageTextBundle as ImageTextBundle
+from headway.bundle.image_text import ImageTextEncoding as ImageTextEncoding
 from headway.bundle.image_text import ImageTextReader as ImageTextReader
 from headway.bundle.image_text import ZeroShotClassifier as ZeroShotClassifier
 from headway.bundle.language_model import GeneratingBundle as GeneratingBundle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,7 +109,24 @@ class ZeroShotClassifier:
         return self.model.probabilities(self.logits(images))
 
 
-class ImageTextBundle(ImageEncoding):
+class ImageTextEncoding(ImageEncoding):
+    """A bundle that encodes images and texts in one space."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The width of the vectors."""
+
+    @abstractmethod
+    def embed_texts(self, texts: Sequence[str]) -> Float[Tensor, "N D"]:
+        """Return one vector of length 1 for each text, in the space of `embed`.
+
+        The vector of a text does not depend on the other texts. A text that is too long is cut at
+        the maximum length of the model.
+        """
+
+
+class ImageTextBundle(ImageTextEncoding):
     """A model that encodes images and texts in one space, with its image reader and tokenizer."""
 
     kind: ClassVar[str] = "image-text model"
@@ -131,6 +149,10 @@ class ImageTextBundle(ImageEncoding):
     @property
     def vit(self) -> ViT:
         return self.model.vit
+
+    @property
+    def width(self) -> int:
+        return self.model.config.shared_dim
 
     @property
     def inspected(self) -> nn.Module:
@@ -171,22 +193,17 @@ class ImageTextBundle(ImageEncoding):
             self.model.image_vectors(batch).float()
             for batch in batches_of(self.reader, images, self.device)
         ]
-        return torch.cat(parts) if parts else torch.zeros(0, self.config.shared_dim)
+        return torch.cat(parts) if parts else torch.zeros(0, self.width)
 
     @checked
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str]) -> Float[Tensor, "N D"]:
-        """Return one vector of length 1 for each text, in the space of `embed`.
-
-        The vector of a text does not depend on the other texts. A text that is too long is cut at
-        the maximum length of the model.
-        """
         parts = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             tokens, keys = self.texts.batch(texts[start : start + TEXTS_AT_ONCE])
             vectors = self.model.text_vectors(tokens.to(self.device), keys.to(self.device))
             parts.append(vectors.float())
-        return torch.cat(parts) if parts else torch.zeros(0, self.config.shared_dim)
+        return torch.cat(parts) if parts else torch.zeros(0, self.width)
 
     def classifier(
         self, labels: Sequence[str], template: str = DEFAULTS.template

@@ -16,7 +16,7 @@ from headway.base.files import check_new_file, write_file
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
-from headway.bundle import ImageEncoding, ImageTextBundle, TextEmbedding
+from headway.bundle import ImageEncoding, ImageTextEncoding, TextEmbedding
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.image_files import gather_images, names_images
 from headway.cli.inputs import Truncated
@@ -108,7 +108,7 @@ def _inputs(
     bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
 ) -> tuple[Texts, str]:
     """The texts, or the paths of the images; and "texts", "images" or "inputs" (either)."""
-    if isinstance(bundle, ImageTextBundle):
+    if isinstance(bundle, ImageTextEncoding):
         return gather_either(names, column, label), "inputs"
     if isinstance(bundle, ImageEncoding):
         return gather_images(names, label), "images"
@@ -143,7 +143,7 @@ def _vectors(
 ) -> Float[Tensor, "N D"]:
     """The vectors of texts, or of images by path."""
     pooling, normalise = flags.pooling, not flags.raw
-    if isinstance(bundle, ImageTextBundle) and pooling is None and normalise:
+    if isinstance(bundle, ImageTextEncoding) and pooling is None and normalise:
         with machine.precision():
             return either_vectors(bundle, texts)
     if isinstance(bundle, ImageEncoding):
@@ -170,10 +170,10 @@ def _with_images(names: Sequence[str], column: str, label: str | None) -> Texts:
     return Texts([*gather_images(images, None).texts, *gather(others, column).texts], None)
 
 
-def either_vectors(bundle: ImageTextBundle, values: Sequence[str]) -> Float[Tensor, "N D"]:
+def either_vectors(bundle: ImageTextEncoding, values: Sequence[str]) -> Float[Tensor, "N D"]:
     """The vectors of image files and of texts, in order."""
     is_image = [names_images(value) for value in values]
-    vectors = torch.zeros(len(values), bundle.config.shared_dim)
+    vectors = torch.zeros(len(values), bundle.width)
     for chosen, encode in ((True, bundle.embed), (False, bundle.embed_texts)):
         rows = [i for i, image in enumerate(is_image) if image is chosen]
         if rows:

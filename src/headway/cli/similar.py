@@ -15,7 +15,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
-from headway.bundle import ImageTextBundle, TextEmbedding
+from headway.bundle import ImageTextEncoding, TextEmbedding
 from headway.cli.embed import (
     check_prompt,
     either_vectors,
@@ -67,7 +67,7 @@ def similar(
     loader = flags.prepare()
     bundle = loaded_encoder(loader, run)
     check_prompt(bundle, flags.prompt)
-    if isinstance(bundle, ImageTextBundle):
+    if isinstance(bundle, ImageTextEncoding):
         with loader.precision():
             candidates, vectors = _either(bundle, texts, flags.column)
             (of_query,) = either_vectors(bundle, [query])
@@ -93,7 +93,7 @@ def _print(candidates: Sequence[str], cosines: Float[Tensor, " N"], flags: Simil
 
 
 def _either(
-    bundle: ImageTextBundle, texts: Sequence[str], column: str
+    bundle: ImageTextEncoding, texts: Sequence[str], column: str
 ) -> tuple[list[str], Float[Tensor, "N D"]]:
     """Images and texts with their vectors, which may be those of a file."""
     if not any(Path(text).suffix == ARRAYS for text in texts):

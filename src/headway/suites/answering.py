@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from headway.base.chunks import chunks
 from headway.base.errors import UsageError
 from headway.bundle import Bundle, TextBundle
 from headway.bundle.contract import TextEmbedding
@@ -29,7 +30,11 @@ from headway.suites.questions import (
 from headway.suites.scoring import Scorer
 from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.opening import with_article
-from headway.tasks.question_answering.model import QuestionAnsweringBundle
+from headway.tasks.question_answering.model import (
+    QUESTIONS,
+    PredictedAnswer,
+    QuestionAnsweringBundle,
+)
 from headway.tasks.translation.bundle import TranslatorBundle
 
 Q = TypeVar("Q", bound=Question)
@@ -144,10 +149,10 @@ def _question_answering(bundle: QuestionAnsweringBundle) -> Answerer:
     ) -> list[Judged]:
         _no_examples(questions, before, bundle.kind)
         asked = _all(questions, Answering, bundle.kind)
-        best = bundle.answer_all(
-            [(one.question, one.context) for one in asked],
-            progress=lambda done: report(done / len(asked)),
-        )
+        best: list[list[PredictedAnswer]] = []
+        for part in chunks(asked, QUESTIONS):
+            report(len(best) / len(asked))
+            best += bundle.answer_all([(one.question, one.context) for one in part])
         return [
             one.judge(answers[0].text if answers else "")
             for one, answers in zip(asked, best, strict=True)

@@ -283,7 +283,7 @@ LAYOUTS: dict[str, Layout] = {
     "squad": Layout(
         about="answers from a paragraph; SQuAD 1.1 and 2.0",
         files="dev-v1.1.json, dev-v2.0.json, or records with context and question",
-        columns=_columns("data", "context|question|answers"),
+        columns=_columns("paragraphs", "context|question|answers"),
         reader="questions",
         question=prompts.squad,
         metrics=SQUAD,

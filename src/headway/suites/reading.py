@@ -17,7 +17,7 @@ from headway.data.rows import ENDINGS, TABLES, Row, read_rows
 from headway.suites.layouts import LAYOUTS, SPLITS, Layout
 from headway.suites.prompts import LANGUAGES, SOURCE, TARGET
 from headway.suites.questions import Question
-from headway.tasks.question_answering.question_files import is_squad, read_questions
+from headway.tasks.question_answering.question_files import read_questions
 
 LABELS = "-labels.lst"
 """The end of the name of a file of labels, one a line, in place of the suffix of its rows."""
@@ -163,9 +163,7 @@ class _Look:
 
 
 def _columns_of_records(path: Path) -> frozenset[str]:
-    """The keys of the first record; those of SQuAD for a .json file that is one object."""
-    if ending(path) == ".json" and is_squad(records.begun(records.json_lines(path))[0]):
-        return frozenset(("data",))
+    """The keys of the first record; of an article for a file of SQuAD."""
     first = next(read_rows(path, {}), None)
     return frozenset(() if first is None else first.values)
 
