@@ -97,8 +97,6 @@ def _of_function(function: FunctionType, typechecker: Any) -> Callable[..., Any]
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         nonlocal check, test, calls, passed
-        if is_exporting():  # sizes are symbols, which have no hash
-            return function(*arguments, **named)
         if test != _test:
             test, calls = _test, 0
         elif calls == _COMPARED:
@@ -106,6 +104,8 @@ def _of_function(function: FunctionType, typechecker: Any) -> Callable[..., Any]
             if passed == _PASSED:
                 passed = 0
                 _replace(call, function)
+            return function(*arguments, **named)
+        if is_exporting():  # sizes are symbols, which have no hash
             return function(*arguments, **named)
         calls += 1
         kinds = (code, *map(_kind, arguments), *named, *map(_kind, named.values()))

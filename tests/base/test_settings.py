@@ -210,6 +210,16 @@ def test_each_line_of_yaml_has_its_help_as_a_comment():
     assert all("#" in line or line.endswith(":") for line in lines)
 
 
+def test_equal_values_of_different_types_have_lines_of_their_own():
+    @dataclass(frozen=True, kw_only=True)
+    class Several:
+        value: object = setting(None, "")
+
+    for value, text in ((1, "1"), (1.0, "1.0"), (True, "true"), ("1", "'1'"), (-0.0, "-0.0")):
+        assert write_yaml(Several(value=value)) == f"value: {text}\n"
+    assert write_yaml(Several(value=0.0)) == "value: 0.0\n"
+
+
 def yaml_error(tmp_path, text):
     path = tmp_path / "run.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -131,6 +131,20 @@ def test_a_model_of_transformers_gets_pixels_without_transparency_and_clipped_at
     decoded(wide, "x", "pillow")  # it warns once
 
 
+@pytest.mark.parametrize("action", ["error", "ignore"])
+def test_the_filters_of_the_caller_decide_on_the_warning_of_clipping(action):
+    images._warn_of_clipping.cache_clear()
+    wide = saved(Image.fromarray(np.array([[0, 255, 300]], np.uint16)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        if action == "error":
+            with pytest.raises(HeadwayWarning, match="clipped at 255"):
+                decoded(wide, "x", "pillow")
+        else:
+            decoded(wide, "x", "pillow")
+    assert not caught
+
+
 def bomb(x: int, y: int) -> bytes:
     """Return a PNG whose header has this size, with almost no pixel data."""
 

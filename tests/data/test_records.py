@@ -58,6 +58,8 @@ def error_of(function, *arguments):
         ("x.json", lines(ROWS)),
         ("x.json", json.dumps(ROWS)),
         ("x.json", json.dumps(ROWS, indent=1)),
+        ("x.json", json.dumps({"version": "1.0", "data": ROWS})),
+        ("x.json", json.dumps({"data": ROWS}, indent=1)),
         ("x.json.gz", gzip.compress(json.dumps(ROWS).encode(), mtime=0)),
     ],
 )
@@ -244,3 +246,14 @@ def test_squad_of_several_lines_is_read(tmp_path):
     for indent in (None, 1):
         file = write(tmp_path / "x.json", json.dumps(content, indent=indent))
         assert [question.id for question in read_questions([file])] == ["7"]
+
+
+def test_an_object_of_several_lines_is_one_record(tmp_path):
+    path = write(tmp_path / "x.json", json.dumps(ROWS[0], indent=1))
+    assert [row.values for row in read_rows(path, {})] == ROWS[:1]
+
+
+def test_a_list_in_a_file_of_lines_is_named(tmp_path):
+    path = write(tmp_path / "x.jsonl", json.dumps(ROWS))
+    assert "it is a list" in error_of(read_rows, path, {})
+    assert "named .json" in error_of(read_rows, path, {})

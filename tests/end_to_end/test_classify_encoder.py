@@ -7,6 +7,7 @@ import pytest
 
 from headway import load
 from tests.fixtures.command_line import headway
+from tests.fixtures.learned_classifiers import STEPS
 from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 
 TINY = [
@@ -26,7 +27,7 @@ def working_folder(tmp_path_factory):
     write_table(folder / "new.tsv", [(b, a) for a, b, _ in PAIRS[:4]], "hypothesis\tpremise")
     for recipe, table, run in (("classify", "t", "c"), ("pairs", "p", "p"), ("regress", "n", "n")):
         words = ("train", recipe, f"{table}.tsv", "--from", "bert", "--run", run, *TINY)
-        done = headway(*words, "--steps", "250", cwd=folder)
+        done = headway(*words, "--steps", str(STEPS[recipe]), cwd=folder)
         (folder / f"training-{run}.txt").write_text(done.stderr)
     return folder
 

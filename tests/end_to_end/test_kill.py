@@ -15,15 +15,15 @@ from headway.cli.main import main
 from tests.fixtures.command_line import (
     headway,
     headway_process,
-    rows,
     start,
     train_words,
     write_corpus,
 )
+from tests.fixtures.ended_runs import final, is_same_end
 from tests.fixtures.manifests import flip_one_bit
 
-STEPS = "28"  # no multiple of the steps between evaluations: the last one is at the end
-MORE = ("--steps", STEPS, "--training.accumulate", "3", "--checkpoint.every", "2", "--quiet")
+STEPS = 28  # no multiple of the steps between evaluations: the last one is at the end
+MORE = ("--steps", str(STEPS), "--training.accumulate", "3", "--checkpoint.every", "2", "--quiet")
 
 
 def start_silently(words: list[str], cwd: Path) -> subprocess.Popen:
@@ -34,18 +34,6 @@ def run_to_end(words: list[str], cwd: Path) -> float:
     began = time.monotonic()
     assert start_silently(words, cwd).wait() == 0
     return time.monotonic() - began
-
-
-def final(folder: Path) -> bytes:
-    return (folder / "checkpoints" / f"step-{STEPS}" / "state.safetensors").read_bytes()
-
-
-def history(folder: Path) -> list[dict]:
-    """The metrics without measurements of time."""
-    kinds = {"train", "valid"}
-    clocks = {"time", "seconds", "took", "targets_per_second"}
-    metrics = [row for row in rows(folder / "metrics.jsonl") if row["kind"] in kinds]
-    return [{k: v for k, v in row.items() if k not in clocks} for row in metrics]
 
 
 @dataclass(frozen=True)
@@ -85,10 +73,7 @@ def kill_and_resume(whole: Whole, count: int) -> None:
         child.wait()
         during_saves += any((run / "checkpoints").glob("*.tmp-*"))
         run_to_end(words, whole.folder)  # only the same command again, without intervention
-        assert final(run) == final(whole.run), f"kill {i}: other weights"
-        assert history(run) == history(whole.run), f"kill {i}: another history"
-        best = Path("model", "model.safetensors")
-        assert (run / best).read_bytes() == (whole.run / best).read_bytes()
+        assert is_same_end(run, whole.run, STEPS), f"kill {i}: other weights or history"
         assert not list(run.glob("**/*.tmp-*")), "temporary files are left"
     print(f"{count} of {count} killed runs resumed bit-identical; {during_saves} died during saves")
 
@@ -102,8 +87,8 @@ def test_kill_9_at_25_random_moments(whole):
     kill_and_resume(whole, 25)
 
 
-@pytest.mark.turns(2)
-@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whole, stop_signal):
     name = f"stopped-{stop_signal.name}"
     words = train_words(whole.data, name, *MORE)
@@ -114,7 +99,7 @@ def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whol
     child.send_signal(stop_signal)
     assert child.wait() in {130, 0}  # 0 when it was just done
     run_to_end(words, whole.folder)
-    assert final(whole.folder / "runs" / name) == final(whole.run)
+    assert final(whole.folder / "runs" / name, STEPS) == final(whole.run, STEPS)
 
 
 @pytest.mark.slow
@@ -122,9 +107,9 @@ def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
     """Dropout is on, a step has three micro-batches, and the first half ends in mid-epoch."""
     folder, halves = whole.folder, whole.folder / "runs" / "halves"
     headway(*train_words(whole.data, "halves", *MORE, "--steps", "13"), cwd=folder)
-    done = headway_process("train", "--resume", str(halves), "--steps", STEPS, cwd=folder)
+    done = headway_process("train", "--resume", str(halves), "--steps", str(STEPS), cwd=folder)
     assert "resumed from step 13" in done.stderr
-    assert final(halves) == final(whole.run)
+    assert final(halves, STEPS) == final(whole.run, STEPS)
 
 
 @pytest.mark.slow
@@ -135,8 +120,8 @@ def test_muon_in_two_halves_with_recomputed_blocks_ends_bit_identical(tmp_path):
     again = (*muon, "--training.recompute", "true")
     run_to_end(train_words(data, "halves", *again, "--steps", "13"), tmp_path)
     halves = tmp_path / "runs" / "halves"
-    run_to_end(["train", "--resume", str(halves), "--steps", STEPS, "--quiet"], tmp_path)
-    assert final(halves) == final(tmp_path / "runs" / "whole")
+    run_to_end(["train", "--resume", str(halves), "--steps", str(STEPS), "--quiet"], tmp_path)
+    assert final(halves, STEPS) == final(tmp_path / "runs" / "whole", STEPS)
     settings = tmp_path / "runs" / "halves" / "run.yaml"
     assert "kind: muon" in settings.read_text() and "recompute: true" in settings.read_text()
 

@@ -51,6 +51,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("compare",): ("no-such-plan",),
     ("plan",): ("gpt2-small",),
     ("eval",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),
+    ("bench",): ("gpt", "--suite", "agreement", "--limit", "2"),
     ("translate",): ("translator", "two dogs"),
     ("generate",): ("gpt", "the fox", "--max-tokens", "3"),
     ("chat",): ("gpt", "--max-tokens", "3"),

@@ -19,7 +19,12 @@ from tests.fixtures.language_model_tokenizers import put
 
 transformers = pytest.importorskip("transformers")
 
-IMAGE_PROCESSORS = ("ViTImageProcessor", "BitImageProcessor")
+IMAGE_PROCESSORS = (
+    "ViTImageProcessor",
+    "BitImageProcessor",
+    "CLIPImageProcessor",
+    "SiglipImageProcessor",
+)
 
 
 def defaults_of(family):

@@ -14,7 +14,16 @@ import torch
 from headway.attention import Mask, ScaledDot
 from headway.blocks import Added, NoPositions, SinusoidalTable
 from headway.cli.main import main
-from headway.lectures import CLAIMS, Claim, Result, gradients, growing_keys, order, scaling
+from headway.lectures import (
+    CLAIMS,
+    Claim,
+    Result,
+    few_shot,
+    gradients,
+    growing_keys,
+    order,
+    scaling,
+)
 from headway.lectures.claim import table
 from headway.models import TranslatorConfig
 from headway.transforms.fast.dot import FusedDot
@@ -25,6 +34,7 @@ QUICK = {
     "order": {"layers": (1, 3), "sentences": 5, "length": 7, "seeds": 2},
     "growing-keys": {"lengths": (17, 160), "heads": 3, "head_dim": 5, "rounds": 3},
     "gradients": {"lengths": (5, 40), "sentences": 2, "seeds": 2},
+    "few-shot": {"steps": 300, "prompts": 300, "shots": (0, 1, 8)},
 }
 
 
@@ -322,3 +332,23 @@ def test_without_attention_the_gradient_shrinks_by_a_factor_with_every_word():
     assert all(
         0.5 < fraction < 5 for name, fraction in fractions.items() if name not in ("GRU", "LSTM")
     )
+
+
+def test_the_best_prediction_counts_each_function_that_agrees_with_all_examples():
+    functions = torch.tensor([[0, 1, 2], [0, 2, 2], [1, 1, 0]])
+    prompt = torch.tensor([[0, 0, 1], [0, 1, 2], [2, 1, 0]])  # two, one and no function agree
+    expected = [[0, 1, 1], [1, 0, 0], [0, 0, 0]]
+    assert few_shot._posterior(functions, prompt).tolist() == expected
+
+
+def test_examples_that_do_not_help_refute_the_claim():
+    def result(*accuracies, wrong=0.1):
+        rows = [
+            few_shot.Row(shots=i, accuracy=value, best=1.0, random_answers=wrong)
+            for i, value in enumerate(accuracies)
+        ]
+        return few_shot.FewShotResult(rows=tuple(rows), steps=1, prompts=1)
+
+    assert result(0.1, 0.5, 0.9).verdict.startswith("holds")
+    assert result(0.1, 0.9, 0.9).verdict.startswith("does not hold")
+    assert result(0.1, 0.5, 0.9, wrong=0.6).verdict.startswith("does not hold")

@@ -80,6 +80,10 @@ PROCESSORS = {
     "bit": transformers.BitImageProcessorPil(
         size={"shortest_edge": 16}, crop_size={"height": 14, "width": 14}
     ),
+    "clip": transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 15}, crop_size={"height": 15, "width": 15}
+    ),
+    "siglip": transformers.SiglipImageProcessorPil(size={"height": 12, "width": 12}),
 }
 
 

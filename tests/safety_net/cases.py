@@ -67,6 +67,12 @@ CAPTIONER = (
     *words("--model.gpt.ffn-dim 40 --model.gpt.num-layers 1 --training.batch-size 6"),
     *words("--data.vocabulary 290"),
 )
+SEEING = (
+    *words("--model.vit.model-dim 24 --model.vit.num-heads 3 --model.vit.ffn-dim 40"),
+    *words("--model.vit.num-layers 1 --model.vit.patch-size 4 --model.model-dim 32"),
+    *words("--model.num-heads 4 --model.ffn-dim 40 --model.num-layers 1 --data.vocabulary 290"),
+    *words("--training.batch-size 6 --evaluation.conversations 6 --evaluation.sample 1"),
+)
 LEARNED = (
     *words("--steps 60 --evaluation.every 20 --checkpoint.every 500 --optimizer.lr 1e-2"),
     *MACHINE,
@@ -235,6 +241,34 @@ _CASES: dict[str, Case] = {
         (),
         GENERATE,
         ("chat",),
+    ),
+    "reward": Case(
+        "reward",
+        (
+            *words("problems.jsonl --from runs/chat --training.batch-size 4 --objective.samples 3"),
+            *words("--objective.tokens 8 --data.reward words --evaluation.prompts 6"),
+            *words("--evaluation.groups 2 --evaluation.sample 1"),
+            *HELD_OUT,
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        GENERATE,
+        ("chat",),
+    ),
+    "see": Case("see", ("seen.jsonl", *SEEING, *HELD_OUT, *QUICK, *LOOP), (), GENERATE),
+    "see-from-halves": Case(
+        "see",
+        (
+            *words("seen.jsonl --from runs/gpt-tiny --from-encoder runs/vision"),
+            *words("--training.batch-size 6 --training.frozen true --evaluation.conversations 6"),
+            *HELD_OUT,
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        GENERATE,
+        ("gpt-tiny", "vision"),
     ),
     # encoders
     "bert": encoder("bert"),

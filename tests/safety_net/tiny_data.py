@@ -109,6 +109,16 @@ def _write_texts(folder: Path) -> None:
         for location in LOCATIONS
     ]
     _write(folder / "preferences.jsonl", [json.dumps(row) for row in preferences])
+    problems = [
+        {
+            "prompt": f"Where is the {name}?",
+            "answer": f"The {name} is {location}.",
+            "kind": location,
+        }
+        for name in ANIMALS
+        for location in LOCATIONS
+    ]
+    _write(folder / "problems.jsonl", [json.dumps(row) for row in problems])
 
 
 def _write_tables(folder: Path) -> None:
@@ -194,6 +204,24 @@ def _write_images(folder: Path) -> None:
         table.append("\t".join(cells))
     _write(folder / "captions.tsv", table)
     np.savez(folder / "captions.npz", images=np.stack(arrays))
+    seen = [
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image", "path": f"images/{name}/{number:02}.png"},
+                        {"type": "text", "text": "What is this?"},
+                    ],
+                },
+                {"role": "assistant", "content": CAPTIONS[name]["en"]},
+            ],
+            "kind": "naming" if number % 2 else "caption",
+        }
+        for number in range(30)
+        for name in [list(SHADES)[number % 3]]
+    ]
+    _write(folder / "seen.jsonl", [json.dumps(row) for row in seen])
     (folder / "dark.png").write_bytes(png(_pixels(92, 101)))
     (folder / "light.png").write_bytes(png(_pixels(138, 102)))
 

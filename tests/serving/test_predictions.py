@@ -183,8 +183,8 @@ def test_spans_and_answers(client):
 
 
 def test_images_as_a_body_and_in_base64(client, picture):
+    from headway.bundle import ImageInput
     from headway.tasks.captioning.model import CaptionInput
-    from headway.tasks.image_classification.model import ImageInput
 
     (found,) = predicted("images", ImageInput(image=picture))
     coded = base64.b64encode(PICTURE).decode()

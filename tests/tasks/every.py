@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ EVERY: dict[str, TaskCase] = {
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
     "chat": TaskCase("chat", ("The fox",)),
     "preference": TaskCase("prefer", ("The fox",)),
+    "reward": TaskCase("reward", ("The fox",)),
+    "seeing": TaskCase("see", ("The fox",), exports=False),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
         "classify",
@@ -82,6 +85,8 @@ RUNS = {
 
 STARTS = {"bert-tiny": HF_ENCODER}
 FOLDERS: dict[str, Path] = {}
+TRAINED: dict[str, Path] = {}
+"""Run that others start from -> where it is; it is copied into the folder of each task."""
 
 
 def task_folder(name: str, make: Callable[[str], Path]) -> Path:
@@ -93,7 +98,11 @@ def task_folder(name: str, make: Callable[[str], Path]) -> Path:
         (folder / NUMBERS).write_text("".join(json.dumps(row) + "\n" for row in rows))
         before = with_prerequisites(RUNS[EVERY[name].case].after)
         for case in with_prerequisites(STARTS.get(case, case) for case in before):
-            train(folder, case, case)
+            if case in TRAINED:
+                shutil.copytree(TRAINED[case], folder / "runs" / case)
+            else:
+                train(folder, case, case)
+                TRAINED[case] = folder / "runs" / case
         train(folder, EVERY[name].case, EVERY[name].case)
         FOLDERS[name] = folder
     return FOLDERS[name]

@@ -11,8 +11,8 @@ from headway.bundle import TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import Dialogue, Turn
 from headway.interop import ChatTemplate
-from headway.tasks.chat.data import questions_of
 from headway.tasks.chat.task import evaluate
+from headway.tasks.dialogue_questions import questions_of
 from headway.tasks.dialogue_store import (
     CUT,
     NO_ANSWER,

@@ -19,20 +19,15 @@ from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import Numbers
 from headway.tasks.classification.task import classification_job
 from headway.tasks.task import NO_OPTIONS
-from tests.fixtures.classification_runs import LEARNS, TINY
+from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured
-from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
-
-ROWS = {
-    "classify": (TEXTS, "text\tlabel"),
-    "pairs": (PAIRS, "sentence1\tsentence2\tlabel"),
-    "regress": (COUNTS, "text\tscore"),
-}
+from tests.fixtures.learned_classifiers import ROWS, encoder_in, learned_in
+from tests.fixtures.small_encoder_runs import PAIRS, write_encoder, write_table
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    return write_encoder(tmp_path_factory.mktemp("encoder") / "bert")
+    return encoder_in(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +44,9 @@ def fine_tuning(name, tables, start, **changes):
 
 
 @pytest.fixture(scope="module")
-def trained(encoder, tables, tmp_path_factory):
+def trained(tmp_path_factory):
     """trained(recipe) -> the folder of a run that was trained until it fits its texts."""
-    folder = tmp_path_factory.mktemp("learned")
-
-    def run(name):
-        if not (folder / name).exists():
-            train(fine_tuning(name, tables, encoder, **LEARNS), folder / name)
-        return folder / name
-
-    return run
+    return lambda name: learned_in(tmp_path_factory.getbasetemp(), name)[0]
 
 
 def job_of(name, tables, encoder, folder, **changes):

@@ -19,19 +19,15 @@ from headway.tasks.distillation.task import DISTILLATION
 from headway.tasks.registry import TASKS
 from headway.text import TextBPE
 from tests.fixtures.bundles import captioner
-from tests.fixtures.classification_runs import LEARNS, TINY
-from tests.fixtures.small_encoder_runs import COUNTS, TEXTS, write_encoder, write_table
+from tests.fixtures.classification_runs import TINY
+from tests.fixtures.learned_classifiers import learned_in
+from tests.fixtures.small_encoder_runs import TEXTS, write_encoder, write_table
 
 
 @pytest.fixture(scope="module")
 def teacher_and_table(tmp_path_factory):
     """The folder of a classifier with an encoder, and the table it was trained on."""
-    folder = tmp_path_factory.mktemp("distil")
-    encoder = write_encoder(folder / "bert")
-    table = write_table(folder / "texts.tsv", TEXTS, "text\tlabel")
-    required = {"data.train": table, "training.start": str(encoder)}
-    train(recipe("classify", ("test", {**TINY, **LEARNS, **required})), folder / "teacher")
-    return folder / "teacher", table
+    return learned_in(tmp_path_factory.getbasetemp(), "classify")
 
 
 def student(teacher_and_table, **changes):
@@ -127,14 +123,10 @@ def test_unlabelled_texts_are_trained_on_except_held_out_ones(teacher_and_table,
         prepared(config, tmp_path / "job")
 
 
-def test_a_student_learns_to_predict_numbers(tmp_path):
-    encoder = write_encoder(tmp_path / "bert")
-    table = write_table(tmp_path / "n.tsv", COUNTS, "text\tscore")
-    required = {"data.train": table, "training.start": str(encoder)}
-    train(recipe("regress", ("test", {**TINY, **LEARNS, **required})), tmp_path / "teacher")
+def test_a_student_learns_to_predict_numbers(tmp_path, tmp_path_factory):
     changes = {"data__label": "score", "data__kind": "number", "training__steps": 60}
-    config = student((tmp_path / "teacher", table), **changes)
-    train(config, tmp_path / "run")
+    teacher_and_table = learned_in(tmp_path_factory.getbasetemp(), "regress")
+    train(student(teacher_and_table, **changes), tmp_path / "run")
     assert scores(tmp_path / "run")[-1]["pearson"] > 0.8
     assert saved(tmp_path / "run").evaluation.metric == "pearson"
 

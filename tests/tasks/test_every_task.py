@@ -29,6 +29,7 @@ EVALUATED_AS_TRAINED = {
     "translation": ("--split", "valid", "--beam", "1"),
     "chat": ("--answers", "4"),
     "preference": ("--answers", "4", "--tokens", "8"),
+    "reward": ("--prompts", "6", "--groups", "2"),
     "captioning": ("--split", "valid", "--beam", "1"),
 }
 """Flags of `headway eval` that make it the evaluation of training."""

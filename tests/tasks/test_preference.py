@@ -20,7 +20,9 @@ from headway.tasks.preference.data import (
     read_pairs,
     write_pairs,
 )
-from headway.tasks.preference.task import divergence, evaluate, sampled
+from headway.tasks.preference.task import evaluate
+from headway.tasks.rewards import REWARDS
+from headway.tasks.sampled_answers import divergence, sampled
 from headway.tasks.target_mask import TEMPLATE, OwnRenderer, with_role_tokens
 from tests.fixtures.dialogues import language_model
 
@@ -141,7 +143,7 @@ def test_margins_are_the_gains_of_better_over_worse_answers(chat, pairs):
 def test_the_divergence_is_that_of_the_answers_under_both_models(chat, pairs):
     other = moved(chat, 0.3)
     prompts = [pairs.prompt(0)] * 64
-    answers = sampled(other, prompts, 4)
+    answers = [answer for (answer,) in sampled(other, prompts, 4)]
     assert divergence(other, chat, answers) > 0 == divergence(chat, chat, answers)
     assert all(len(answer.tokens) <= 5 for answer in answers)
 
@@ -149,3 +151,15 @@ def test_the_divergence_is_that_of_the_answers_under_both_models(chat, pairs):
 def test_a_model_without_its_reference_is_not_evaluated_on_pairs(chat, tmp_path):
     with pytest.raises(UsageError, match="model before training, which is unknown"):
         read_pairs(chat, [tmp_path / "pairs.jsonl"], None, PreferenceScoring())
+
+
+def test_a_judge_compares_the_sampled_answers_with_those_of_the_reference(chat, pairs):
+    held_out = HeldOutPairs(pairs, chat)
+    with REWARDS.registered("text", lambda problem, text: float(len(text))):
+        assert evaluate(chat, held_out, PreferenceScoring(judge="text"))["win_rate"] == 0.5
+    with REWARDS.registered("answer", lambda problem, text: float(problem.answer != "the red fox")):
+        assert evaluate(chat, held_out, PreferenceScoring(judge="answer"))["win_rate"] == 0.5
+    assert [chat.tokenizer.decode(pairs.answer(i)).strip() for i in range(3)] == [
+        pair.chosen.content for pair in PAIRS
+    ]
+    assert "win_rate" not in evaluate(chat, held_out, PreferenceScoring())

@@ -54,6 +54,14 @@ def test_squad_and_json_lines_contain_the_same_question(tmp_path):
     assert second_line.id == "3" and second_line.answers == (Answer("🦊", 20),)
 
 
+def test_the_answers_of_squad_may_be_lists_as_on_the_hub(tmp_path):
+    lists = {"text": ["by the lake", "Zürich"], "answer_start": [22, 13]}
+    (tmp_path / "a.json").write_text(json.dumps(squad(answers=lists)))
+    (tmp_path / "b.json").write_text(json.dumps(squad()))
+    (a,), (b,) = (read_questions([tmp_path / name]) for name in ("a.json", "b.json"))
+    assert a.answers == b.answers == (Answer("by the lake", 22), Answer("Zürich", 13))
+
+
 def test_questions_without_an_answer_are_read_without_one(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(squad(is_impossible=True, answers=[])))
     (question,) = read_questions([tmp_path / "a.json"])
@@ -71,7 +79,7 @@ def test_questions_without_an_answer_are_read_without_one(tmp_path):
         ),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "'text' is empty"),
         ({"answers": []}, "has no answer"),
-        ({"answers": None}, "'answers' is missing, or not a list"),
+        ({"answers": None}, "'answers' must have the lists 'text' and 'answer_start'"),
         ({"question": ""}, "'question' is empty"),
         ({"id": 7}, "'id' is missing, or not a text"),
     ],
@@ -95,7 +103,8 @@ def test_a_malformed_squad_file_is_refused_with_file_and_question(tmp_path, chan
         ("a.jsonl", line(start="22"), DataError, r"'start' must be a whole number(.|\n)*a.jsonl:1"),
         ("a.jsonl", line(context=None), DataError, r"'context' is missing, or not a text"),
         ("a.jsonl", "{", DataError, r"JSON(.|\n)*a.jsonl:1"),
-        ("a.json", "{}", DataError, r"'data' is missing, or not a list"),
+        ("a.json", "{}", DataError, r"'question' is missing, or not a text"),
+        ("a.json", '{"data": [{"paragraphs": 1}]}', DataError, r"'paragraphs' is missing, or not"),
         ("a.json", "{", DataError, r"JSON(.|\n)*a.json"),
         ("a.tsv", "", UsageError, ".jsonl, .ndjson, .json, .parquet"),
     ],

@@ -73,11 +73,12 @@ def test_only_spaces_and_tabs_separate_columns(tmp_path):
         assert read(tmp_path / "a.conll")[0][0] == words
 
 
-def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
+@pytest.mark.parametrize("name", ["a.conllu", "a.conll", "a.txt"])
+def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path, name):
     def line(number, form, upos, xpos):
         return "\t".join([number, form, form, upos, xpos, *"_" * 5]) + "\n"
 
-    (tmp_path / "a.conllu").write_text(
+    (tmp_path / name).write_text(
         "# text = Don't go\n"
         + line("1-2", "Don't", "_", "_")
         + line("1", "Do", "AUX", "VB")
@@ -85,10 +86,15 @@ def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
         + line("2.1", "left", "VERB", "VBN")
         + line("3", "go", "VERB", "VB")
     )
-    (sentence,) = read(tmp_path / "a.conllu")
-    assert sentence == (["Do", "n't", "go"], ["AUX", "PART", "VERB"], f"{tmp_path / 'a.conllu'}:3")
-    assert read(tmp_path / "a.conllu", "xpos")[0][1] == ["VB", "RB", "VB"]
-    assert read(tmp_path / "a.conllu", "5") == read(tmp_path / "a.conllu", "XPOS")
+    (sentence,) = read(tmp_path / name)
+    assert sentence == (["Do", "n't", "go"], ["AUX", "PART", "VERB"], f"{tmp_path / name}:3")
+    assert read(tmp_path / name, "xpos")[0][1] == ["VB", "RB", "VB"]
+    assert read(tmp_path / name, "5") == read(tmp_path / name, "XPOS")
+
+
+def test_ten_columns_without_ids_are_not_conll_u(tmp_path):
+    (tmp_path / "a.conll").write_text("\t".join(["fox", *"_" * 8, "NOUN"]) + "\n")
+    assert read(tmp_path / "a.conll")[0][:2] == (["fox"], ["NOUN"])
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_the_estimate_from_small_steps_is_the_memory_of_a_larger_one(tmp_path, m
         return fitted_batch(peak_of, longest, 10**9, int(measured[400] / 0.8))
 
     monkeypatch.setattr(job_module, "fitted_batch", fitted)
-    train(configured(tmp_path, "auto"), tmp_path / "run")
+    train(override(configured(tmp_path, "auto"), {"training.steps": 1}, "test"), tmp_path / "run")
     longest = max(
         1 + len(ids)
         for side in zip(*sentences(), strict=True)

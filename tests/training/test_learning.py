@@ -247,6 +247,24 @@ def test_custom_batches_can_be_repeated_and_the_optimizer_keeps_its_rate():
     assert model.weight.item() == pytest.approx(before - 0.25 * 1.0)  # a mean over the batch
 
 
+def test_parts_that_an_observer_evaluates_are_trained_in_the_next_step():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Linear(3, 1))
+    state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    modes = []
+
+    class Evaluation:
+        def after_step(self, run, report):
+            run.model.eval() if run.step == 1 else run.model[1].eval()
+
+    def objective(model, batch):
+        modes.append([module.training for module in model.modules()])
+        return squared(model, batch)
+
+    batches = stream(ragged([2, 3], torch.float32))
+    fit(state, batches, objective, [Evaluation()], steps=3)
+    assert modes == [[True] * 4] * 3
+
+
 def test_padding_of_targets_is_not_counted():
     model = MODELS["translator"].build()
     source, keys = sources([[4, 5, 2], [6, 2]])

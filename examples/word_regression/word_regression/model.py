@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.base.settings import section
 from headway.base.shapes import Bool, Float, Int, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import (
     BundleWithReader,
     Probe,
@@ -77,15 +78,15 @@ class WordRegressorBundle(BundleWithReader):
     def numbers(
         self,
         sentences: Sequence[Sequence[str]],
-        progress: Callable[[int], None] = lambda done: None,
+        share: Share = WHOLE,
     ) -> list[list[float]]:
         """Predict the number of every word. Those of a sentence do not depend on the others.
 
-        progress: called before each batch with the number of sequences processed so far.
+        share: of an evaluation; without other processes, all of it.
         """
         rows_by_sentence = self.rows(sentences)
         rows = [row for rows in rows_by_sentence for row in rows]
-        outputs = iter(word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, progress))
+        outputs = iter(word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, share))
         return [
             [number for _ in rows for number in next(outputs).tolist()] for rows in rows_by_sentence
         ]

@@ -11,6 +11,7 @@ import torch
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override, section, setting
+from headway.base.sharing import Share
 from headway.base.transfers import positions_where
 from headway.data.rows import read_rows
 from headway.data.split import hold_out
@@ -24,7 +25,7 @@ from headway.tasks.finetuning import (
     require_start,
     with_head,
 )
-from headway.tasks.job import Emit, Job, Progress, Summary, planned_steps, update_size
+from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import FineTuningRunConfig, ObservationConfig
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Predicts, Styled, Task, TextInput
 from headway.training import Loss, OptimizerConfig
@@ -140,10 +141,10 @@ def prepare(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> Ra
 
 
 def evaluate(
-    bundle: WordRegressorBundle, examples: list[Sentence], options: NoOptions, progress: Progress
+    bundle: WordRegressorBundle, examples: list[Sentence], options: NoOptions, share: Share
 ) -> Scores:
     """Compute the mean squared error, and the correlation with the true numbers."""
-    predictions = bundle.numbers([sentence.words for sentence in examples], progress)
+    predictions = bundle.numbers([sentence.words for sentence in examples], share)
     predicted = torch.tensor([number for numbers in predictions for number in numbers])
     true = torch.tensor([number for sentence in examples for number in sentence.numbers])
     mse = (predicted - true).square().mean().item()

@@ -110,7 +110,18 @@ def _yaml_lines(config: Configuration, indent: str) -> Iterator[str]:
             yield f"{indent}{line}" + (f"  # {help}" if help else "")
 
 
+_lines: dict[tuple[str, str], str] = {}
+"""The name of a setting and its value -> its line: a run writes most of its settings twice."""
+
+
 def _yaml_line(name: str, value: object) -> str:
+    key = name, repr(value)
+    if key not in _lines:
+        _lines[key] = _dumped(name, value)
+    return _lines[key]
+
+
+def _dumped(name: str, value: object) -> str:
     """A setting on one line, since its comment follows on the same line."""
     width = 2**31 - 1
     for style in (None, '"'):  # YAML escapes line breaks only in double quotes

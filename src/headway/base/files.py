@@ -35,10 +35,13 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace the contents of `path` durably and atomically.
 
     A reader gets either the old or the new contents. Data in several parts is written part by part,
-    so that a large file need not fit in memory. HeadwayError names the path if the write fails.
+    so that a large file need not fit in memory. What killed processes left beside it is removed.
+    HeadwayError names the path if the write fails.
     """
     temporary = temporary_path(path)
     try:
+        with suppress(OSError):
+            remove_unfinished_files(path.parent)
         with _new_file(path) as file:
             temporary = Path(file.name)
             for part in [data] if isinstance(data, bytes) else data:
@@ -128,8 +131,6 @@ def check_new_file(path: Path) -> None:
     """
     check_new(path)
     folder = path.parent
-    with suppress(OSError):
-        remove_unfinished_files(folder)
     if not os.path.isdir(folder):
         code = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
         missing = cannot_write(path, OSError(code, os.strerror(code)))
@@ -141,7 +142,7 @@ def check_new_file(path: Path) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder and its parents if they do not exist. UsageError if that fails."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(path)
     except OSError as error:
         raise UsageError(
             f"cannot make the folder: {error.strerror or error}",
@@ -271,7 +272,7 @@ def lock(folder: Path) -> Iterator[None]:
 def _open_lock(folder: Path) -> int:
     """Open the lock file. HeadwayError for a link, whose target would be truncated."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(folder / ".lock", flags, 0o644)
     except OSError as error:
@@ -348,6 +349,14 @@ def flush_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_durable_folder(path: Path) -> None:
+    """Make a folder and its missing parents, whose names are on disk when this returns."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        flush_folder(folder.parent)
 
 
 def cannot_write(path: Path, error: OSError) -> HeadwayError:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import DataError, HeadwayError
 from headway.base.files import (
@@ -22,6 +23,7 @@ from headway.base.files import (
     check_new,
     flush_folder,
     is_locked_by_us,
+    make_durable_folder,
     read_json,
     remove_unfinished,
     remove_unfinished_files,
@@ -68,9 +70,9 @@ def replaced_folder(path: Path) -> Iterator[Path]:
     """A temporary folder to fill; when the block ends, its files replace those in `path`.
 
     Each file in `path` is the old or the new one at any time. While files are replaced, the
-    manifest lists both hashes, so that `verify_folder` accepts the folder whenever the process
-    ends. Files of other names in `path` stay unchanged. After an error in the block, `path` is
-    unchanged. HeadwayError if it cannot be written.
+    manifest lists both hashes: whenever the process ends, `verify_folder` accepts all old or all
+    new files, and refuses some of both. Files of other names in `path` stay unchanged. After an
+    error in the block, `path` is unchanged. HeadwayError if it cannot be written.
     """
     if not os.path.lexists(path):
         with new_folder(path) as folder:
@@ -83,7 +85,7 @@ def replaced_folder(path: Path) -> Iterator[Path]:
             previous = {name: _entry(path / name) for name in new if (path / name).is_file()}
             _write_manifest(path, new, previous)
             for name in new:
-                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                make_durable_folder((path / name).parent)
                 os.replace(temporary / name, path / name)
                 flush_folder((path / name).parent)
             _write_manifest(path, new)
@@ -97,26 +99,33 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 
     Before that, the unfinished files beside `path` of processes that have ended are removed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_durable_folder(path.parent)
     with suppress(OSError):
         remove_unfinished_files(path.parent)
     temporary, descriptor = _new_locked_folder(path)
     try:
         yield temporary
     finally:
-        remove_unfinished(temporary)
-        os.close(descriptor)
+        try:
+            remove_unfinished(temporary)
+        finally:
+            os.close(descriptor)
 
 
 def _new_locked_folder(path: Path) -> tuple[Path, int]:
     while True:
         temporary = temporary_path(path)
         temporary.mkdir()
-        with suppress(FileNotFoundError):  # another process has removed it already
+        try:
             descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-            if is_locked_by_us(descriptor, temporary):
-                return temporary, descriptor
-            os.close(descriptor)
+        except FileNotFoundError:  # another process has removed it already
+            continue
+        except BaseException:
+            remove_unfinished(temporary)
+            raise
+        if is_locked_by_us(descriptor, temporary):
+            return temporary, descriptor
+        os.close(descriptor)
 
 
 def _seal(folder: Path) -> dict[str, Entry]:
@@ -170,6 +179,35 @@ def verify_folder(path: Path, hint: str | None = None) -> None:
 def _verify_files(path: Path) -> None:
     where = str(path / MANIFEST)
     manifest = read_json(path / MANIFEST)
+    files = check_manifest(manifest, where)
+    previous = manifest.get("previous")
+    replacing = isinstance(previous, dict)
+    old: list[str] = []
+    new: list[str] = []
+    for name, entry in files.items():
+        before = previous.get(name) if replacing else None
+        if replacing and before is None and not (path / name).exists():
+            old.append(name)  # the process ended before this new file was moved here
+            continue
+        accepted = [entry, before] if isinstance(before, dict) else [entry]
+        try:
+            found = _verify_file(path, name, accepted)
+        except OSError as error:
+            raise DataError(
+                f"the file cannot be read: {error.strerror or error}", str(path / name)
+            ) from error
+        if replacing and entry != before:
+            (new if found == entry else old).append(name)
+    if old and new:
+        raise DataError(
+            f"the files are of two versions, since their replacement was interrupted: {new[0]} is "
+            f"new, but {old[0]} is old",
+            str(path),
+        )
+
+
+def check_manifest(manifest: Any, where: str) -> dict[str, Entry]:
+    """Return the entries of the files in a manifest. DataError for a manifest of another form."""
     files = manifest.get("files") if isinstance(manifest, dict) else None
     if not isinstance(files, dict):
         raise DataError("the manifest lists no files", where)
@@ -177,24 +215,15 @@ def _verify_files(path: Path) -> None:
         raise DataError(
             f"the manifest has version {manifest.get('version')!r}, expected {VERSION}", where
         )
-    previous = manifest.get("previous")
-    replacing = isinstance(previous, dict)
     for name, entry in files.items():
         if not _is_inner(name) or not isinstance(entry, dict):
             raise DataError(f"the manifest lists the invalid file name {name!r}", where)
-        before = previous.get(name) if replacing else None
-        if replacing and before is None and not (path / name).exists():
-            continue  # the process ended before this new file was moved here
-        try:
-            _verify_file(path, name, [entry, before] if isinstance(before, dict) else [entry])
-        except OSError as error:
-            raise DataError(
-                f"the file cannot be read: {error.strerror or error}", str(path / name)
-            ) from error
+    return files
 
 
-def _verify_file(folder: Path, name: str, accepted: Sequence[Entry]) -> None:
-    """DataError if a file matches none of the accepted entries, of which the first is current."""
+def _verify_file(folder: Path, name: str, accepted: Sequence[Entry]) -> Entry:
+    """Return the entry of a file. DataError if it is none of the accepted ones, of which the first
+    is current."""
     file = folder / name
     if not file.is_file():
         raise DataError("the file is missing, although the manifest lists it", str(file))
@@ -206,8 +235,10 @@ def _verify_file(folder: Path, name: str, accepted: Sequence[Entry]) -> None:
             f"the file has {size} bytes, but the manifest lists {accepted[0].get('size')}",
             str(file),
         )
-    if _entry(file) not in accepted:
+    entry = _entry(file)
+    if entry not in accepted:
         raise DataError("the sha256 of the file differs from the manifest", str(file))
+    return entry
 
 
 def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, dict[Path, str]]:

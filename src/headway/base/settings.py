@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,9 +129,11 @@ def _in_order(config: Configuration) -> list[dataclasses.Field[object]]:
     """The fields of a configuration in the order of files and help (see `section`)."""
     ordered: list[dataclasses.Field[object]] = []
     for item in dataclasses.fields(config):
-        after = item.metadata.get("after")
-        names = [field.name for field in ordered]
-        ordered.insert(len(names) if after is None else names.index(after) + 1, item)
+        if (after := item.metadata.get("after")) is None:
+            ordered.append(item)
+        else:
+            names = [field.name for field in ordered]
+            ordered.insert(names.index(after) + 1, item)
     return ordered
 
 
@@ -159,30 +161,33 @@ class Field:
 
 def fields_of(config: Configuration) -> dict[str, Field]:
     """Every setting of a configuration by dotted key, with its value as the default."""
-    fields: dict[str, Field] = {}
+    return {field.key: field for field in _fields(config, "")}
+
+
+def _fields(config: Configuration, prefix: str) -> Iterator[Field]:
+    """Every setting; `prefix` is the section that the configuration is in, and a dot."""
     types_by_name = _types_by_name(config.__class__)
     for item in _in_order(config):
-        value = getattr(config, item.name)
+        key, value = f"{prefix}{item.name}", getattr(config, item.name)
         if is_section(value):
-            for inner in fields_of(value).values():
-                key = f"{item.name}.{inner.key}"
-                fields[key] = dataclasses.replace(inner, key=key)
+            yield from _fields(value, f"{key}.")
         else:
-            fields[item.name] = _field(item, types_by_name[item.name], value)
-    return fields
+            yield _field(key, item, types_by_name[item.name], value)
 
 
 def declared(config_class: type[Configuration]) -> dict[str, Field]:
     """Every setting of a class without sections, by name; the default may be `MISSING`."""
     types_by_name = typing.get_type_hints(config_class)
     items = dataclasses.fields(config_class)
-    return {item.name: _field(item, types_by_name[item.name], item.default) for item in items}
+    return {
+        item.name: _field(item.name, item, types_by_name[item.name], item.default) for item in items
+    }
 
 
-def _field(item: dataclasses.Field[object], kind: object, default: object) -> Field:
+def _field(key: str, item: dataclasses.Field[object], kind: object, default: object) -> Field:
     meta = item.metadata
     limits = _with_defaults(kind, meta.get("limits", {}))
-    return Field(item.name, kind, default, meta.get("help", ""), limits, meta.get("names"))
+    return Field(key, kind, default, meta.get("help", ""), limits, meta.get("names"))
 
 
 def _with_defaults(kind: object, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
@@ -287,7 +292,14 @@ def to_dict(config: Configuration) -> dict[str, object]:
 
 def flat(config: Configuration) -> dict[str, object]:
     """A configuration as a dictionary from dotted keys to values."""
-    return {key: field.default for key, field in fields_of(config).items()}
+    values: dict[str, object] = {}
+    for item in _in_order(config):
+        value = getattr(config, item.name)
+        if is_section(value):
+            values |= {f"{item.name}.{key}": inner for key, inner in flat(value).items()}
+        else:
+            values[item.name] = value
+    return values
 
 
 def flatten(mapping: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -9,6 +9,7 @@ from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.experts import Experts, MixtureOfExperts, Router, balance_loss, record_routing
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.blocks.heads import (
+    AttentionPooler,
     MaskedTokenHead,
     Pooler,
     Pooling,
@@ -56,6 +57,7 @@ __all__ = [
     "LSTM",
     "AcrossHeads",
     "Added",
+    "AttentionPooler",
     "Attentional",
     "Bridge",
     "Concatenated",

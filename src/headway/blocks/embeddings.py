@@ -21,7 +21,7 @@ import math
 from torch import nn
 
 from headway.attention import Documents, Past, positions_after
-from headway.base.shapes import Float, Int, Tensor
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
 
@@ -55,12 +55,15 @@ class Embeddings(nn.Module):
         tokens: Int[Tensor, "B T"],
         past: Past = (0,),
         documents: Documents | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        places: Bool[Tensor, "B T"] | None = None,
+        vectors: Float[Tensor, "*N D"] | None = None,
+    ) -> Float[Tensor, "B T E"]:
         """Embed the tokens.
 
         past: the number of earlier tokens of each sequence. documents: the documents of packed
-        sequences, which have no past; positions count from 0 in each. Raises ValueError if a
-        learned position table has fewer positions than a sequence has tokens; not if `past` is a
+        sequences, which have no past; positions count from 0 in each. vectors: stand at the places
+        that are True, in their order, row by row, instead of E[token] * scale. Raises ValueError if
+        a learned position table has fewer positions than a sequence has tokens; not if `past` is a
         tensor, which would have to be read.
         """
         longest = 0 if isinstance(past, Tensor) else max(past, default=0) + tokens.shape[1]
@@ -73,7 +76,10 @@ class Embeddings(nn.Module):
                 f"max_length={self.positions.max_length}: shorten the text, or train a model with "
                 "sinusoidal, rotary or ALiBi positions"
             )
-        return self.dropout(self.norm(self.positions(self.tokens(tokens) * self.scale, positions)))
+        embedded: Tensor = self.tokens(tokens) * self.scale
+        if places is not None and vectors is not None:
+            embedded = embedded.masked_scatter(places[..., None], vectors.to(embedded.dtype))
+        return self.dropout(self.norm(self.positions(embedded, positions)))
 
 
 class SegmentEmbeddings(nn.Module):

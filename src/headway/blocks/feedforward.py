@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -28,11 +29,18 @@ from headway.blocks.dropout import Dropout
 
 Activation = Callable[[Tensor], Tensor]
 
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), an approximation of GELU. Hendrycks and Gimpel 2016, section 2."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,
     # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as in GPT; Hendrycks and Gimpel 2016, section 2
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "quick-gelu": quick_gelu,
     "silu": F.silu,
 }
 GATES = {"geglu": "gelu-tanh", "geglu-exact": "gelu", "swiglu": "silu"}

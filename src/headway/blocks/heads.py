@@ -21,6 +21,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from headway.attention import Mask, MultiHeadAttention
 from headway.base.shapes import Bool, Float, Tensor
 
 Pooling = Literal["mean", "first"]
@@ -52,6 +53,34 @@ class Pooler(nn.Module):
     def each(self, vectors: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Return norm(activation(W v + b)) of each vector v."""
         return self.norm(self.activation(self.project(vectors)))
+
+
+class AttentionPooler(nn.Module):
+    """v + feedforward(norm(v)), v = attention(q, h): one vector that a learned query collects.
+
+    The query q attends to all tokens, so that the model learns from which of them the vector of a
+    sequence is made. Lee et al. 2019, section 3.2 (pooling by multi-head attention); the image
+    encoder of SigLIP, Zhai et al. 2023.
+    """
+
+    def __init__(
+        self, attention: MultiHeadAttention, feedforward: nn.Module, norm: nn.Module
+    ) -> None:
+        super().__init__()
+        width = attention.query.in_features
+        self.query = nn.Parameter(torch.zeros(1, width))
+        self.attention = attention
+        self.feedforward = feedforward
+        self.norm = norm
+
+    def init_weights(self) -> None:
+        nn.init.normal_(self.query, std=0.02)
+
+    def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        query = self.query.to(hidden.dtype).expand(len(hidden), 1, -1)  # 1 D -> B 1 D
+        vectors = self.attention(query, hidden, Mask())  # B 1 D
+        pooled: Tensor = vectors + self.feedforward(self.norm(vectors))
+        return pooled[:, 0]
 
 
 class MaskedTokenHead(nn.Module):

@@ -26,13 +26,14 @@ from headway.blocks.positions_2d import GridPositions, LearnedGrid
 
 
 class ImageEmbedding(nn.Module):
-    """dropout([c + p_c; registers; E patch_1 + p_1; ... E patch_P + p_P]).
+    """dropout(norm([c + p_c; registers; E patch_1 + p_1; ... E patch_P + p_P])).
 
     class_token: whether the sequence starts with the class token c, a learned vector (Dosovitskiy
     et al. 2021, section 3.1); its position vector p_c is learned if those of the patches are.
     registers: the number of register tokens, learned vectors whose outputs are not used, so that
     attention can store intermediate results in them (Darcet et al. 2024). mask_token: whether there
-    is a learned vector that replaces masked patches (Bao et al. 2022).
+    is a learned vector that replaces masked patches (Bao et al. 2022). norm: only CLIP has one
+    (Radford et al. 2021, section 2.4); None leaves the vectors as they are.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ImageEmbedding(nn.Module):
         class_token: bool = True,
         registers: int = 0,
         mask_token: bool = False,
+        norm: nn.Module | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -54,6 +56,7 @@ class ImageEmbedding(nn.Module):
         self.class_position = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
         self.registers = nn.Parameter(torch.zeros(registers, dim)) if registers else None
         self.mask_token = nn.Parameter(torch.zeros(1, dim)) if mask_token else None
+        self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
 
     def init_weights(self) -> None:
@@ -98,4 +101,4 @@ class ImageEmbedding(nn.Module):
         if before:
             first = torch.cat(before).to(tokens.dtype).expand(images.shape[0], -1, -1)
             tokens = torch.cat((first, tokens), dim=1)
-        return self.dropout(tokens)
+        return self.dropout(self.norm(tokens))

@@ -52,18 +52,22 @@ def patchify(images: Float[Tensor, "B C Y X"], height: int, width: int) -> Float
 class Patches(nn.Module):
     """W patch_p + b for every patch p: images become tokens. Dosovitskiy et al. 2021, equation 1.
 
-    It equals a convolution whose kernel size and stride are the patch size.
+    It equals a convolution whose kernel size and stride are the patch size. bias: whether there is
+    a b; CLIP has none.
     """
 
-    def __init__(self, channels: int, height: int, width: int, model_dim: int) -> None:
+    def __init__(
+        self, channels: int, height: int, width: int, model_dim: int, bias: bool = True
+    ) -> None:
         super().__init__()
         self.height, self.width = height, width
-        self.project = nn.Linear(channels * height * width, model_dim)
+        self.project = nn.Linear(channels * height * width, model_dim, bias=bias)
 
     def init_weights(self) -> None:
         """Initialise W with N(0, 1/I): pixels of variance 1 become tokens of variance 1."""
         nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
-        nn.init.zeros_(self.project.bias)
+        if self.project.bias is not None:
+            nn.init.zeros_(self.project.bias)
 
     def grid(self, y: int, x: int) -> tuple[int, int]:
         """Return the numbers of rows and columns of patches of an image of y x x pixels."""
@@ -79,8 +83,10 @@ class Patches(nn.Module):
         token = s W (patch - mean): the rows of W are the D directions of largest variance of the
         patches in `sample`, and s makes the mean square of the tokens 1. Returns the fraction of
         the variance that the D components explain. Raises ValueError if a patch has fewer than D
-        numbers or if all patches of the sample are equal.
+        numbers, if all patches of the sample are equal, or if the projection has no bias.
         """
+        if self.project.bias is None:
+            raise ValueError("principal components subtract the mean patch, which needs a bias")
         model_dim, inputs = self.project.weight.shape
         if model_dim > inputs:
             raise ValueError(

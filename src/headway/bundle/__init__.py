@@ -4,13 +4,17 @@
 """
 
 from headway.bundle.class_prediction import Classified as Classified
+from headway.bundle.class_prediction import ClassifiedImage as ClassifiedImage
 from headway.bundle.class_prediction import ClassOptions as ClassOptions
+from headway.bundle.class_prediction import ImageClassOptions as ImageClassOptions
+from headway.bundle.class_prediction import ImageInput as ImageInput
 from headway.bundle.class_prediction import check_outputs as check_outputs
 from headway.bundle.class_prediction import label_cells as label_cells
 from headway.bundle.class_prediction import label_scores as label_scores
 from headway.bundle.contract import WRITTEN as WRITTEN
 from headway.bundle.contract import BeamSearching as BeamSearching
 from headway.bundle.contract import Bundle as Bundle
+from headway.bundle.contract import ImageReading as ImageReading
 from headway.bundle.contract import InputSpec as InputSpec
 from headway.bundle.contract import Neighbour as Neighbour
 from headway.bundle.contract import ProbeRequest as ProbeRequest
@@ -36,6 +40,11 @@ from headway.bundle.forward_pass import part_of as part_of
 from headway.bundle.forward_pass import word_outputs as word_outputs
 from headway.bundle.image_encoder import ImageEncoderBundle as ImageEncoderBundle
 from headway.bundle.image_encoder import ImageEncoding as ImageEncoding
+from headway.bundle.image_text import ImageTextBundle as ImageTextBundle
+from headway.bundle.image_text import ImageTextEncoding as ImageTextEncoding
+from headway.bundle.image_text import ImageTextReader as ImageTextReader
+from headway.bundle.image_text import ZeroShotClassifier as ZeroShotClassifier
+from headway.bundle.language_model import GeneratingBundle as GeneratingBundle
 from headway.bundle.language_model import TextBundle as TextBundle
 from headway.bundle.probe import ImagePatches as ImagePatches
 from headway.bundle.probe import Probe as Probe

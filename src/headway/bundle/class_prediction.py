@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from headway.base.errors import DataError
-from headway.base.settings import setting
+from headway.base.settings import required, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,48 @@ class ClassOptions:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageInput:
+    """One input of an image classifier."""
+
+    image: Path = required(
+        "images (.png .jpg .webp .gif .bmp .tif), or sounds (.wav) for a classifier of sounds"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageClassOptions(ClassOptions):
+    """Options of the classification of images."""
+
+    labels: tuple[str, ...] | None = setting(
+        None,
+        "Labels for a model of images and texts, separated by commas: any nouns, which need no "
+        "training. A classifier has its own labels.",
+    )
+    template: str = setting(
+        "This is a photo of {}.",
+        "Text of a label for a model of images and texts; {} is the label.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifiedImage:
+    """The predicted class of an image file.
+
+    probabilities: of the requested number of labels, most probable first.
+    """
+
+    file: str
+    label: str
+    probabilities: dict[str, float]
+
+
 @dataclass(frozen=True)
 class Classified:
     """The predicted class of a text or an image.
 
-    probabilities: of every label, the most probable first; their total is 1.
+    probabilities: of every label, the most probable first. Their total is 1, except for a model
+    that decides each pair of an image and a text by itself (SigLIP).
     """
 
     label: str

@@ -15,6 +15,7 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
+from headway.data.dialogues import Turn
 from headway.decoding import Continuation, GenerationConfig
 from headway.models import parameter_count
 from headway.text import TextTokenizer, Vocabulary
@@ -28,13 +29,15 @@ class InputSpec:
     """The inputs that `probe` of a bundle accepts.
 
     second: whether it accepts a second text. target: whether the model generates an output, which
-    the caller may set. language: whether the language of the output can be chosen.
+    the caller may set. language: whether the language of the output can be chosen. images: whether
+    a text may come with images.
     """
 
     modality: Literal["text", "image"] = "text"
     second: bool = False
     target: bool = False
     language: bool = False
+    images: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,7 @@ class ProbeRequest:
     target: str | Sequence[int] | None
     language: str | None
     written: int
+    images: Sequence[object] = ()
 
 
 class Bundle(ABC):
@@ -95,6 +99,7 @@ class Bundle(ABC):
         target: str | Sequence[int] | None = None,
         language: str | None = None,
         written: int = WRITTEN,
+        images: Sequence[object] = (),
     ) -> Probe:
         """Prepare one input for inspection: its tokens or patches, the prediction, the meaning of
         the logits.
@@ -102,13 +107,18 @@ class Bundle(ABC):
         input: a text or an image. second: the second text of a model for pairs, or the context of a
         question. target: the output of a translator or a captioner, as text or ids; if unset, the
         model's own best output. language: the language of the output. written: maximum number of
-        tokens that a language model generates; they are part of the probe. Raises UsageError for an
-        input that the model does not accept.
+        tokens that a language model generates; they are part of the probe. images: the images that
+        a text is about. Raises UsageError for an input that the model does not accept.
         """
-        self.check_input(input, second, target=target, language=language)
+        self.check_input(input, second, target=target, language=language, images=images)
         return self._probe(
             ProbeRequest(
-                input=input, second=second, target=target, language=language, written=written
+                input=input,
+                second=second,
+                target=target,
+                language=language,
+                written=written,
+                images=images,
             )
         )
 
@@ -119,8 +129,14 @@ class Bundle(ABC):
         *,
         target: str | Sequence[int] | None = None,
         language: str | None = None,
+        images: Sequence[object] = (),
     ) -> None:
         """Raise UsageError for arguments that `probe` does not accept, according to `inputs`."""
+        if images and not self.inputs.images:
+            raise UsageError(
+                f"this {self.kind} reads no images beside a text",
+                hint="headway train see trains a model that does",
+            )
         if second is not None and not self.inputs.second:
             raise UsageError(f"this {self.kind} takes one input, not two")
         if target is not None and not self.inputs.target:
@@ -202,6 +218,32 @@ class TextGenerating(Protocol):
         self, prompt: str | Sequence[int], *, draft: object = None, **settings: object
     ) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters."""
+        ...
+
+
+@runtime_checkable
+class ImageReading(Protocol):
+    """A bundle of a model that reads images in its prompts. patches: the number of places of an
+    image in a prompt."""
+
+    @property
+    def patches(self) -> int: ...
+
+    def prompt(self, turns: Sequence[Turn]) -> list[int]:
+        """Return the tokens of a conversation, with places for its images, after which the model
+        answers."""
+        ...
+
+    def places(self, ids: Sequence[int]) -> list[int]:
+        """Return the positions of tokens at which patches stand."""
+        ...
+
+    def pixels(self, images: Sequence[object]) -> Float[Tensor, "I C Y X"]:
+        """Return images as the input of the model. Raises DataError for one that cannot be read."""
+        ...
+
+    def with_images(self, images: Sequence[object]) -> Any:
+        """Return the bundle with the images of the prompts that it continues, in their order."""
         ...
 
 

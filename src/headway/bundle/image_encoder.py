@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
@@ -42,6 +43,23 @@ class ImageEncoding(StoredBundle, Attending):
     @abstractmethod
     def vit(self) -> ViT:
         """The image encoder."""
+
+    @property
+    def inspected(self) -> nn.Module:
+        """The model, or the part of it that computes the output for an image."""
+        return self.model
+
+    @property
+    def query_attention(self) -> str | None:
+        """The name, in the model, of the attention by which a learned query collects the vector of
+        an image; None if that vector is of [CLS] or of the patches."""
+        return None
+
+    @torch.inference_mode()
+    def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
+        mean of the patch vectors if there is no [CLS]."""
+        return _encoded(self.vit, images, None)
 
     @abstractmethod
     def output(self, images: Float[Tensor, "B C Y X"]) -> Tensor:
@@ -80,7 +98,7 @@ class ImageEncoding(StoredBundle, Attending):
         """
         images = image_of(self.reader, image, self.device)
         return ForwardPass(
-            model=self.model,
+            model=self.inspected,
             run=lambda: self.output(images),
             tokens={"image": names_of(self.vit, images.shape[2], images.shape[3])},
             axes={"encoder": ("image", "image")},
@@ -122,12 +140,6 @@ class ImageEncoderBundle(ImageEncoding):
     def output(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """Return the vectors of all tokens of preprocessed images."""
         return self.vit.encode(images)
-
-    @torch.inference_mode()
-    def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
-        mean of the patch vectors if there is no [CLS]."""
-        return _encoded(self.vit, images, None)
 
 
 def _encoded(

@@ -34,27 +34,16 @@ SAMPLING = frozenset(("temperature", "top_k", "top_p", "min_p", "typical", "cont
 """Settings that choose tokens one by one, without a beam."""
 
 
-class TextBundle(StoredBundle, Attending):
-    """A language model (GPT) with its tokenizer."""
+class GeneratingBundle(StoredBundle, Attending):
+    """A bundle of a model that continues texts: a GPT, alone or with an image encoder."""
 
-    kind: ClassVar[str] = "language model"
     settings_kind: ClassVar[Kind | None] = "language model"
     model: GPT
-
-    def __init__(
-        self, model: GPT, tokenizer: TextTokenizer, settings: FolderSettings = NO_SETTINGS
-    ) -> None:
-        check_vocabulary_size(tokenizer.size, model.config.vocabulary)
-        super().__init__(model, tokenizer, settings)
-        self.tokenizer = tokenizer
-
-    @classmethod
-    def load_reader(cls, model: GPT, folder: Path) -> TextTokenizer:
-        return load_tokenizer(folder)
+    tokenizer: TextTokenizer
 
     @checked
     def generate(
-        self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: object
+        self, prompts: Sequence[str], *, draft: GeneratingBundle | None = None, **settings: object
     ) -> list[list[Continuation]]:
         """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
         Those that are left out have the values of the pretrained folder, if it has any.
@@ -71,7 +60,7 @@ class TextBundle(StoredBundle, Attending):
         self,
         prompt: str | Sequence[int],
         *,
-        draft: TextBundle | None = None,
+        draft: GeneratingBundle | None = None,
         **settings: object,
     ) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters.
@@ -111,7 +100,9 @@ class TextBundle(StoredBundle, Attending):
         changed(USUAL, settings, "generation")
         return self.with_defaults(settings)
 
-    def _proposer(self, draft: TextBundle | None, config: GenerationConfig) -> ModelDraft | None:
+    def _proposer(
+        self, draft: GeneratingBundle | None, config: GenerationConfig
+    ) -> ModelDraft | None:
         if draft is None:
             return None
         if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
@@ -120,6 +111,23 @@ class TextBundle(StoredBundle, Attending):
                 hint="train the draft model with --data.tokenizer RUN, RUN being the model's run",
             )
         return ModelDraft(draft.model, config.draft_tokens)
+
+
+class TextBundle(GeneratingBundle):
+    """A language model (GPT) with its tokenizer."""
+
+    kind: ClassVar[str] = "language model"
+
+    def __init__(
+        self, model: GPT, tokenizer: TextTokenizer, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
+        check_vocabulary_size(tokenizer.size, model.config.vocabulary)
+        super().__init__(model, tokenizer, settings)
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load_reader(cls, model: GPT, folder: Path) -> TextTokenizer:
+        return load_tokenizer(folder)
 
     def reading(self, text: str, written: Sequence[int] = ()) -> ForwardPass:
         """Return the forward pass for a text and the tokens generated after it.

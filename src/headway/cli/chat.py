@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.base.settings import setting
-from headway.bundle import TextGenerating
+from headway.bundle import ImageReading, TextGenerating
 from headway.cli.flags import as_flags, takes
 from headway.cli.generate import SETTINGS, opened, show_live
 from headway.cli.inputs import standard_input
 from headway.cli.machine import MachineFlags
 from headway.data.dialogues import ASSISTANT, SYSTEM, USER, Turn
 from headway.tasks.opening import template_of
+from headway.tasks.seeing.model import asked
 from headway.tasks.target_mask import Renderer, renderer_of
 from headway.terminal.console import say
 
@@ -32,6 +34,9 @@ class ChatFlags(MachineFlags):
         "a model without one.",
     )
     system: str = setting("", "System prompt: text before the first turn.")
+    image: list[Path] | None = setting(
+        None, "Images that the first message is about, for a multimodal language model."
+    )
 
 
 Render = Callable[[Sequence[Turn]], list[int]]
@@ -51,7 +56,7 @@ def chat(
     Messages are read from standard input. The prompt of each turn is the conversation so far, in
     the chat template of the model if its folder has one; the oldest turns are dropped when the
     context is full. Only a model that was trained on dialogues answers like one; others continue
-    the text.
+    the text. With --image, the first message is about images: headway chat RUN --image photo.png
 
     Parameters
     ----------
@@ -63,11 +68,14 @@ def chat(
         raise UsageError("--template must contain {user} exactly once", hint=repr(TEMPLATE))
     bundle, config, loader = opened(run, settings, flags)
     template = template_of(run) if given is None else None
+    shown = tuple(flags.image or ())
+    _check_images(run, bundle, shown, given)
+    patches = bundle.patches if isinstance(bundle, ImageReading) else 0
     with ExitStack() as stack:
         render: Render
         if template is not None and template.default is not None:
             say("template  the chat template of the model (--template TEXT selects another)")
-            renderer = stack.enter_context(renderer_of(bundle.tokenizer, template))
+            renderer = stack.enter_context(renderer_of(bundle.tokenizer, template, patches))
             render = partial(by_template, renderer, flags.system)
         else:
             plain = TEMPLATE.replace("\\n", "\n") if given is None else given
@@ -78,11 +86,39 @@ def chat(
         room = longest - min(config.max_tokens, longest // 2)
         turns: list[Turn] = []
         for line in standard_input("turn"):
-            turns.append(Turn(USER, line))
+            turns.append(asked(line, shown))
+            shown = ()
             while len(prompt := render(turns)) > room and len(turns) > 1:
                 del turns[:2]  # the oldest message and its answer
             with loader.precision():
-                turns.append(Turn(ASSISTANT, show_live(bundle, "", prompt, config)))
+                turns.append(Turn(ASSISTANT, show_live(_seeing(bundle, turns), "", prompt, config)))
+
+
+def _check_images(
+    run: str, bundle: TextGenerating, images: Sequence[Path], template: str | None
+) -> None:
+    """Raise UsageError for images that are missing or that the model cannot read."""
+    if not images:
+        return
+    if not isinstance(bundle, ImageReading):
+        raise UsageError(
+            f"--image: {run} reads no images",
+            hint="headway train see CONVERSATIONS trains a multimodal language model",
+        )
+    if template is not None:
+        raise UsageError("--image excludes --template: images need the chat template of the model")
+    for image in images:
+        if not image.is_file():
+            raise UsageError("no such file", str(image), "check the path")
+
+
+def _seeing(bundle: TextGenerating, turns: Sequence[Turn]) -> TextGenerating:
+    """Return the model with the images of the turns."""
+    if not isinstance(bundle, ImageReading):
+        return bundle
+    images = [image for turn in turns for image in turn.images]
+    seeing: TextGenerating = bundle.with_images(images)
+    return seeing
 
 
 def as_one_text(

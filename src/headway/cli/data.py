@@ -9,8 +9,10 @@ from cyclopts import Parameter
 
 from headway.base.settings import setting
 from headway.cli.flags import OUTPUT, as_flags
+from headway.datasets.drawn_shapes import DrawnShapes
 from headway.datasets.fetch import Fetched
 from headway.datasets.fetch import fetch as fetch_data
+from headway.datasets.instructions import TEXT, FetchedInstructions
 from headway.datasets.interface_strings import FetchedStrings, StringOptions
 from headway.datasets.shakespeare import FetchedTexts
 from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules, clean_files
@@ -41,14 +43,15 @@ class FetchFlags:
 
 
 def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
-    """Make a data set from an installed Python package; ui-en-fr and ui-en-de are downloaded.
+    """Make a data set, generated or from an installed package; ui-en-fr, ui-en-de are downloaded.
 
     Parameters
     ----------
     name
         Name of the data set; emoji-names: names of emoji in English and another language.
-        shakespeare: the works of Shakespeare. ui-en-fr, ui-en-de: messages of open-source
-        programs.
+        shakespeare: the works of Shakespeare. instructions: instructions with exact answers, for a
+        chat model. drawn-shapes: images of coloured shapes, and questions about them. ui-en-fr,
+        ui-en-de: messages of open-source programs.
     """
     folder = flags.output or Path("data") / _folder_name(name, flags.target, flags.hold_out)
     with progress("fetching") as report:
@@ -63,6 +66,13 @@ def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
     if isinstance(fetched, FetchedTexts):
         say(describe_texts(fetched))
         talk.print(f"next      {program()} train gpt {folder}/train --valid {folder}/valid")
+    elif isinstance(fetched, FetchedInstructions):
+        say(describe_instructions(fetched))
+        text = f"{folder / TEXT} --data.split line --data.vocabulary 600"
+        talk.print(f"next      {program()} train gpt-tiny {text}")
+    elif isinstance(fetched, DrawnShapes):
+        say(describe_shapes(fetched))
+        talk.print(f"next      {program()} train see {folder}")
     elif isinstance(fetched, FetchedStrings):
         say(describe_strings(fetched))
         languages = f"--source en --target {fetched.target}"
@@ -165,3 +175,23 @@ def describe_texts(fetched: FetchedTexts) -> str:
     )
     how = " (reused)" if fetched.reused else ""
     return f"data      {fetched.folder}: texts {sizes}{how}"
+
+
+def describe_instructions(fetched: FetchedInstructions) -> str:
+    """The lines on generated instructions: the number in each file, and what it measures."""
+    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.instructions.items())
+    how = " (reused)" if fetched.reused else ""
+    return (
+        f"data      {fetched.folder}: instructions {sizes}{how}; {TEXT} for pre-training\n"
+        "          valid: contents that are not in train; new-phrasings: also other phrasings"
+    )
+
+
+def describe_shapes(fetched: DrawnShapes) -> str:
+    """The line on drawn shapes, by split."""
+    sizes = " · ".join(
+        f"{count:,} {split} ({fetched.questions[split]:,} questions)"
+        for split, count in fetched.images.items()
+    )
+    how = " (reused)" if fetched.reused else ""
+    return f"data      {fetched.folder}: images {sizes}{how}"

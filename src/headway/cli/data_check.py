@@ -10,28 +10,33 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import DataError, HeadwayError
 from headway.base.settings import setting
 from headway.cli.flags import as_flags
 from headway.data.bad_rows import BadRows
 from headway.data.dialogues import (
+    IMAGE,
     LAYOUTS,
     PAIRS,
+    PROMPTS,
     Dialogue,
+    Turn,
     read_dialogues,
     read_preferences,
+    read_problems,
 )
 from headway.data.formats.lines import ending, read_lines
-from headway.data.formats.records import begun, json_lines
+from headway.data.formats.records import begun
 from headway.data.formats.split_files import TRAIN, split_files
 from headway.data.image_sources import READERS, read_images
 from headway.data.images import is_image
 from headway.data.rows import ENDINGS, TABLES, read_rows
 from headway.tasks.classification.label_files import Columns, read_labelled
-from headway.tasks.question_answering.question_files import is_squad, read_questions
+from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
 from headway.tasks.tagging.tag_files import COLUMNS as TAGGED
 from headway.tasks.tagging.tag_files import read_tagged
@@ -94,6 +99,10 @@ def _preferences(path: Path, bad_rows: BadRows) -> Iterator[Example]:
         yield "\n".join(f"{turn.role}: {turn.content}" for turn in turns), ()
 
 
+def _problems(path: Path, bad_rows: BadRows) -> Iterator[Example]:
+    return ((problem.question, ()) for problem in read_problems([path], bad_rows))
+
+
 def _similar(path: Path, bad_rows: BadRows) -> Iterator[Example]:
     pairs = read_similar([path], bad_rows=bad_rows)
     return ((f"{pair.first}\n{pair.second}", ()) for pair in pairs)
@@ -114,7 +123,7 @@ def _having(*columns: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(names.split()) for names in columns)
 
 
-QUESTIONS = Kind("questions", "answer", _questions, _having("question context"))
+QUESTIONS = Kind("questions", "answer", _questions, _having("question context", "paragraphs"))
 SENTENCES = Kind("tagged sentences", "tag", _tagged, _having("words tags", "tokens"))
 IMAGES = Kind(
     "labelled images",
@@ -127,6 +136,7 @@ TEXTS = Kind("texts", "gpt", _texts, _having("text"), "what the texts say")
 CONVERSATIONS = Kind("conversations", "chat", _dialogues, tuple(LAYOUTS))
 KINDS = (
     Kind("pairs of answers", "prefer", _preferences, (PAIRS,)),
+    Kind("prompts with answers", "reward", _problems, _having(*(f"{n} answer" for n in PROMPTS))),
     CONVERSATIONS,
     QUESTIONS,
     SENTENCES,
@@ -152,8 +162,6 @@ def kind_of(path: Path) -> Kind | None:
     suffix = ending(path) if path.is_file() else ""
     if suffix in TAGGED and suffix not in (*TABLES, ".txt"):
         return SENTENCES
-    if suffix == ".json" and is_squad(begun(json_lines(path))[0]):
-        return QUESTIONS
     if suffix in ENDINGS:
         first = next(read_rows(path, {}), None)
         columns = set() if first is None else first.values.keys()
@@ -306,17 +314,35 @@ def marked_example(dialogue: Dialogue, model: Path | None) -> list[tuple[str, bo
     Raises DataError if the template makes it ambiguous which tokens are learned.
     """
     if model is None:
-        turns = [(f"\n{turn.role}: ", turn.content, turn.is_learned) for turn in dialogue.turns]
+        turns = [(f"\n{turn.role}: ", _text(turn), turn.is_learned) for turn in dialogue.turns]
         return [part for role, text, learned in turns for part in ((role, False), (text, learned))]
     # imports torch, which checks without a model do not need
+    from headway.bundle import ImageReading
     from headway.tasks.dialogue_store import load_chat_start, template_of_bundle
+    from headway.tasks.opening import load
     from headway.tasks.target_mask import renderer_of
 
-    bundle = load_chat_start(str(model))
-    with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
+    bundle: Any = load(model, "cpu")
+    reads_images = isinstance(bundle, ImageReading)
+    if not reads_images:
+        bundle = load_chat_start(str(model))
+    patches = bundle.patches if reads_images else 0
+    with renderer_of(bundle.tokenizer, template_of_bundle(bundle), patches) as renderer:
         rendered = renderer.render(dialogue)
     strings = bundle.tokenizer.token_strings(rendered.tokens)
-    return list(zip(strings, rendered.is_target, strict=True))
+    places = bundle.places(rendered.tokens) if reads_images else []
+    for first in places[:: patches or 1]:
+        strings[first] = f"<image of {patches} patches>"
+    inside = {place for number, place in enumerate(places) if number % patches}
+    marked = zip(strings, rendered.is_target, strict=True)
+    return [part for number, part in enumerate(marked) if number not in inside]
+
+
+def _text(turn: Turn) -> str:
+    """Return the content of a turn, with the names of its images."""
+    texts = turn.content.split(IMAGE) if turn.images else [turn.content]
+    names = [f"<{Path(str(image)).name}>" for image in turn.images]
+    return "".join(chain.from_iterable(zip_longest(texts, names, fillvalue="")))
 
 
 def _raise_faults(path: Path, faults: Sequence[str], hint: str) -> None:

@@ -16,9 +16,9 @@ from headway.base.files import check_new_file, write_file
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
-from headway.bundle import ImageEncoding, TextEmbedding
+from headway.bundle import ImageEncoding, ImageTextEncoding, TextEmbedding
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.cli.image_files import gather_images
+from headway.cli.image_files import gather_images, names_images
 from headway.cli.inputs import Truncated
 from headway.cli.machine import Loader, MachineFlags
 from headway.cli.texts import Texts, gather
@@ -75,7 +75,7 @@ def embed(run: Annotated[str, RUN], /, *texts: str, flags: EmbedFlags = EmbedFla
     The vector of a text is the mean over its tokens, normalised to length 1: the dot product of two
     vectors is their cosine. Without --output and --plot, vectors are written to standard output as
     tab-separated values, one text per line. For an image model, inputs are image files and folders
-    of images.
+    of images. A model of images and texts (CLIP, SigLIP) embeds both in one space.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def embed(run: Annotated[str, RUN], /, *texts: str, flags: EmbedFlags = EmbedFla
     """
     _check_paths(flags)
     loader = flags.prepare()
-    bundle = _loaded(loader, run)
+    bundle = loaded_encoder(loader, run)
     check_prompt(bundle, flags.prompt)
     inputs, unit = _inputs(bundle, texts, flags.column, flags.label)
     _check_texts(inputs.texts, unit, flags.output, flags.plot)
@@ -96,7 +96,7 @@ def embed(run: Annotated[str, RUN], /, *texts: str, flags: EmbedFlags = EmbedFla
     _write_files(flags, vectors, inputs, unit, run)
 
 
-def _loaded(loader: Loader, run: str) -> TextEmbedding | ImageEncoding:
+def loaded_encoder(loader: Loader, run: str) -> TextEmbedding | ImageEncoding:
     """The encoder of texts or of images. UsageError for a model of another kind."""
     bundle = loader.load(run)
     if not isinstance(bundle, TextEmbedding | ImageEncoding):
@@ -107,7 +107,9 @@ def _loaded(loader: Loader, run: str) -> TextEmbedding | ImageEncoding:
 def _inputs(
     bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
 ) -> tuple[Texts, str]:
-    """The texts, or the paths of the images; and "texts" or "images"."""
+    """The texts, or the paths of the images; and "texts", "images" or "inputs" (either)."""
+    if isinstance(bundle, ImageTextEncoding):
+        return gather_either(names, column, label), "inputs"
     if isinstance(bundle, ImageEncoding):
         return gather_images(names, label), "images"
     return gather(names, column, label), "texts"
@@ -120,7 +122,7 @@ def _write_files(
     unit: str,
     run: str,
 ) -> None:
-    """Write the files of --output and --plot. unit: "texts" or "images"."""
+    """Write the files of --output and --plot. unit: the word for the inputs."""
     output, plot = flags.output, flags.plot
     if plot is not None:
         draw(plot, vectors, inputs, f"{len(inputs.texts):,} {unit}, {run}")
@@ -129,7 +131,7 @@ def _write_files(
         write(output, inputs, vectors.numpy())
         shape = f"{len(vectors):,} {unit}, vectors of width {vectors.shape[1]}"
         say(f"written   {output}: {shape}")
-        if unit == "texts":
+        if unit != "images":
             say(f'next      {program()} similar {run} "..." {output}')
 
 
@@ -141,10 +143,42 @@ def _vectors(
 ) -> Float[Tensor, "N D"]:
     """The vectors of texts, or of images by path."""
     pooling, normalise = flags.pooling, not flags.raw
+    if isinstance(bundle, ImageTextEncoding) and pooling is None and normalise:
+        with machine.precision():
+            return either_vectors(bundle, texts)
     if isinstance(bundle, ImageEncoding):
         with machine.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
     return vectors_of(bundle, texts, machine, pooling, normalise=normalise, prompt=flags.prompt)
+
+
+def gather_either(names: Sequence[str], column: str, label: str | None = None) -> Texts:
+    """The paths of the images among image files and folders, or texts and the contents of files."""
+    if not names or not all(map(names_images, names)):
+        return _with_images(names, column, label)
+    return gather_images(names, label)
+
+
+def _with_images(names: Sequence[str], column: str, label: str | None) -> Texts:
+    """Texts, and among them the paths of images, without labels."""
+    images = [name for name in names if names_images(name)]
+    others = [name for name in names if name not in images]
+    if not images:
+        return gather(others, column, label)
+    if label is not None:
+        raise UsageError("--label: images and texts together have no labels")
+    return Texts([*gather_images(images, None).texts, *gather(others, column).texts], None)
+
+
+def either_vectors(bundle: ImageTextEncoding, values: Sequence[str]) -> Float[Tensor, "N D"]:
+    """The vectors of image files and of texts, in order."""
+    is_image = [names_images(value) for value in values]
+    vectors = torch.zeros(len(values), bundle.width)
+    for chosen, encode in ((True, bundle.embed), (False, bundle.embed_texts)):
+        rows = [i for i, image in enumerate(is_image) if image is chosen]
+        if rows:
+            vectors[rows] = encode([values[i] for i in rows]).cpu()
+    return vectors
 
 
 def check_prompt(bundle: TextEmbedding | ImageEncoding, name: str | None) -> None:

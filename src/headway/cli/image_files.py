@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.cli.texts import Texts
 from headway.data.formats.images import image_files
+from headway.data.images import is_image
 
 
 def image_paths(arguments: Sequence[str]) -> list[Path]:
@@ -15,6 +17,11 @@ def image_paths(arguments: Sequence[str]) -> list[Path]:
     if not arguments:
         raise UsageError("the images are missing", hint="name image files, or folders of images")
     return [path for argument in arguments for path in image_files(Path(argument))]
+
+
+def names_images(argument: str) -> bool:
+    """Whether an argument is the path of an image file or of a folder."""
+    return os.path.isdir(argument) or (is_image(argument) and os.path.isfile(argument))
 
 
 def gather_images(arguments: Sequence[str], label: str | None) -> Texts:

@@ -43,6 +43,9 @@ class InspectFlags(LanguageFlags, MachineFlags):
     target: str | None = setting(
         None, "Output text to inspect. If unset, the output that the model generates."
     )
+    image: list[Path] | None = setting(
+        None, "Images that the text is about, for a multimodal language model."
+    )
     compare: list[str] | None = setting(
         None, "Further models for the same input, shown side by side in the page."
     )
@@ -102,6 +105,7 @@ def inspect(
     loader = flags.prepare()
     runs = [run, *(flags.compare or [])]
     options: dict[str, Any] = {"second": second, "target": flags.target, "language": flags.to}
+    options["images"] = flags.image or ()
     bundles = [flags.source_of(loader.load(name)) for name in runs]
     if bundles[0].inputs.modality != "image":
         check_no_file(text_or_image, "write the text itself in quotes")

@@ -13,7 +13,7 @@ from pathlib import Path
 from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 
 from headway.base.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
-from headway.base.files import cannot_open
+from headway.base.files import DISK_ERRORS, advice, cannot_open
 from headway.base.memory import limit_memory
 from headway.cli.flags import check_name
 from headway.cli.streams import files_of_streams
@@ -45,7 +45,7 @@ COMMANDS = {
     "Inspect": ("inspect", "ui", "look", "figures", "lecture"),
     "Learn": ("exercise",),
     "Data": ("data",),
-    "Runs": ("report", "export", "quantize", "runs", "eval"),
+    "Runs": ("report", "export", "quantize", "runs", "eval", "bench"),
     "System": ("doctor", "config", "schema", "completion"),
 }
 """Group of the help -> its commands. "Use" has the verbs of the tasks, too."""
@@ -164,16 +164,16 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         return 0
     except Exception as error:
-        explained = _explained(error)
-        if explained is None:
+        shown = explained(error)
+        if shown is None:
             report_bug(error)
             return 1
-        report(explained)
-        return explained.exit_code
+        report(shown)
+        return shown.exit_code
     return 0
 
 
-def _explained(error: Exception) -> HeadwayError | None:
+def explained(error: Exception) -> HeadwayError | None:
     """What is wrong, where, and how to fix it; None for an error that is not expected.
 
     Training has its own advice on memory (`memory_explained`).
@@ -190,6 +190,9 @@ def _explained(error: Exception) -> HeadwayError | None:
         )
     if isinstance(error, OSError) and isinstance(error.filename, str) and error.errno is not None:
         return cannot_open(Path(error.filename), error)
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        hint = advice(Path.cwd(), error.errno)
+        return HeadwayError(f"cannot read or write a file: {error.strerror}", hint=hint)
     if is_out_of_memory(error):
         return OutOfMemory.of(error, "fewer or shorter inputs at a time, or a smaller model")
     return None
@@ -244,4 +247,4 @@ def _usage_error(error: CycloptsError) -> UsageError:
     return UsageError(what, hint=f"{chain} --help")
 
 
-__all__ = ["application", "main"]
+__all__ = ["application", "explained", "main"]

@@ -23,6 +23,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from headway.base.errors import UsageError
 from headway.base.ranks import ANOTHER_FAILED, LAUNCHED, size_of_world
 from headway.terminal.console import say
+from headway.training.signals import STOPS
 
 RESTARTS = 3
 """Maximum number of restarts, each of which follows on less than `WELL` seconds of work."""
@@ -132,7 +133,7 @@ def _started(size: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @contextmanager
 def _forwarded(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """Forward Ctrl-C and SIGTERM in the block, and yield the list of those that have come."""
+    """Forward the signals that end a run, and yield the list of those that have come."""
     stops: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -140,8 +141,7 @@ def _forwarded(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[list[int
         for child in children:
             child.send_signal(number)
 
-    handled = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, forward) for number in handled}
+    before = {number: signal.signal(number, forward) for number in STOPS}
     try:
         yield stops
     finally:

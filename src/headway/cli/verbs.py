@@ -62,8 +62,8 @@ def verb_command(verb: str) -> Callable[..., None]:
     the model selects the task; UsageError for a flag that only other tasks have.
     """
     names = verbs()[verb]
-    tasks = {TASKS[name].kind: task(name) for name in names}
-    entries = {TASKS[name].kind: TASKS[name] for name in names}
+    tasks = {kind: task(name) for name in names for kind in TASKS[name].kinds}
+    entries = {kind: TASKS[name] for name in names for kind in TASKS[name].kinds}
 
     def predict(
         run: str,

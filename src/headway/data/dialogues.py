@@ -4,14 +4,18 @@ messages                     [{"role": "user", "content": "Hello"}, ...]
 conversations                [{"from": "human", "value": "Hello"}, ...]        (ShareGPT)
 instruction, input, output   texts; the input may be missing or empty         (Alpaca)
 prompt, completion           texts, or lists of messages
+prompt, answer               a text or a list of messages, and the right answer
 prompt, chosen, rejected     the same, with a better and a worse answer
 chosen, rejected             lists of messages that begin with the same prompt
+
+The content of a message is a text, or a list of texts and images:
+[{"type": "image", "path": "x.png"}, {"type": "text", "text": "What is this?"}].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -20,12 +24,15 @@ from headway.base.errors import DataError
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import ending
 from headway.data.formats.records import ENDINGS as ENDINGS
+from headway.data.images import image_file
 from headway.data.rows import Row, read_rows
 
 SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 NAMES = {"human": USER, "gpt": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT}
 """Other names of roles -> their names here. Roles such as tool keep theirs."""
-DIALOGUES, PREFERENCES = "conversations", "pairs of answers"
+IMAGE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""The character at which an image stands in the content of a turn that has images."""
+DIALOGUES, PREFERENCES, PROBLEMS = "conversations", "pairs of answers", "prompts with answers"
 """What a file contains, for errors."""
 
 Example = TypeVar("Example")
@@ -35,12 +42,14 @@ Example = TypeVar("Example")
 class Turn:
     """A message of a conversation.
 
-    weight: 1 if an answer of the assistant is learned, 0 if it is only read.
+    weight: 1 if an answer of the assistant is learned, 0 if it is only read. images: the images
+    that stand in the content, at the characters `IMAGE`: paths, or what `to_pixels` takes.
     """
 
     role: str
     content: str
     weight: int = 1
+    images: tuple[object, ...] = ()
 
     @property
     def is_learned(self) -> bool:
@@ -50,10 +59,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A conversation; `where` is its file and line."""
+    """A conversation; `where` is its file and line, `kind` what its last question asks for."""
 
     turns: tuple[Turn, ...]
     where: str = ""
+    kind: str = ""
+
+    @property
+    def images(self) -> tuple[object, ...]:
+        """The images of all turns, in order."""
+        return tuple(image for turn in self.turns for image in turn.images)
 
     @property
     def question(self) -> str:
@@ -62,8 +77,28 @@ class Dialogue:
         for turn in self.turns:
             if turn.role == ASSISTANT:
                 break
-            before.append(turn.content)
+            before += [turn.content, *map(str, turn.images)]
         return "\n".join(before)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt whose answers can be verified.
+
+    answer: the right one. kind: names a group of problems. values: all values of the row, for
+    functions that verify answers by more than `answer`. where: file and line.
+    """
+
+    prompt: tuple[Turn, ...]
+    answer: str
+    kind: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
+    where: str = ""
+
+    @property
+    def question(self) -> str:
+        """The prompt as a text, by which equal prompts are found."""
+        return "\n".join(turn.content for turn in self.prompt)
 
 
 @dataclass(frozen=True)
@@ -90,21 +125,21 @@ def _messages(row: Row, column: str) -> tuple[Turn, ...]:
     value = row.values.get(column)
     if not isinstance(value, list) or not value:
         raise row.fault(column, "a list of messages, each with role and content")
-    return tuple(_turn(item, f"{column}[{n}]", row.where) for n, item in enumerate(value))
+    return tuple(_turn(item, f"{column}[{n}]", row) for n, item in enumerate(value))
 
 
-def _turn(item: object, name: str, where: str) -> Turn:
+def _turn(item: object, name: str, row: Row) -> Turn:
+    where = row.where
     if not isinstance(item, Mapping):
         raise DataError(f"{name} must be an object with role and content", where)
     role = item.get("role", item.get("from"))
     content = item.get("content", item.get("value"))
     if not isinstance(role, str) or not role:
         raise DataError(f"{name} has no role", where, 'write {"role": "user", "content": "..."}')
-    if isinstance(content, list):  # parts of a message
-        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        texts = [part for part in parts if isinstance(part, str)]
-        content = "".join(texts) if len(texts) == len(parts) else None
-    if not isinstance(content, str):
+    images: tuple[object, ...] = ()
+    if isinstance(content, list):
+        content, images = _joined(content, name, row)
+    if not isinstance(content, str) or (images and NAMES.get(role, role) == ASSISTANT):
         hint = "only texts are learned: delete the row, or leave it out with --data.bad-rows skip:N"
         raise DataError(f"{name} of the role {role!r} has no text as its content", where, hint)
     weight = item.get("weight", 1)
@@ -114,7 +149,29 @@ def _turn(item: object, name: str, where: str) -> Turn:
         raise DataError(
             f"{name}: weight={str(weight)[:40]} must be 0 (only read) or 1 (learned)", where
         )
-    return Turn(NAMES.get(role, role), content, int(weight))
+    return Turn(NAMES.get(role, role), content, int(weight), images)
+
+
+def _joined(parts: list[object], name: str, row: Row) -> tuple[str | None, tuple[Path, ...]]:
+    """Return the parts of a message as one text with `IMAGE` for each image, and the files of the
+    images; None if a part is neither."""
+    texts: list[str] = []
+    images: list[Path] = []
+    for number, part in enumerate(parts):
+        text = part.get("text") if isinstance(part, Mapping) else None
+        if isinstance(part, Mapping) and part.get("type") == "image":
+            text = IMAGE
+            images.append(
+                image_file(
+                    row.path.parent, part.get("path"), f"{name}.content[{number}].path", row.where
+                )
+            )
+        elif isinstance(text, str):
+            text = text.replace(IMAGE, " ")
+        if not isinstance(text, str):
+            return None, ()
+        texts.append(text)
+    return "".join(texts), tuple(images)
 
 
 def _instruction(row: Row) -> tuple[Turn, ...]:
@@ -146,6 +203,8 @@ LAYOUTS: Mapping[frozenset[str], Callable[[Row], tuple[Turn, ...]]] = {
     frozenset({"prompt", "completion"}): _completion,
 }
 """The columns of a layout of conversations -> reads its turns."""
+PROMPTS = ("prompt", "messages")
+"""The columns of the prompt of a problem."""
 PAIRS = frozenset({"chosen", "rejected"})
 """The columns of a layout of pairs of answers."""
 
@@ -158,6 +217,12 @@ def has_dialogues(path: Path) -> bool:
 def has_preferences(path: Path) -> bool:
     """Return whether the first row of a file is a pair of answers."""
     return _columns(path) >= PAIRS
+
+
+def has_problems(path: Path) -> bool:
+    """Return whether the first row of a file is a prompt with an answer."""
+    columns = _columns(path)
+    return "answer" in columns and not columns.isdisjoint(PROMPTS)
 
 
 def _columns(path: Path) -> set[str]:
@@ -183,6 +248,14 @@ def read_preferences(
     return _read(paths, _preference, bad_rows)
 
 
+def read_problems(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Problem]:
+    """Yield the prompts with answers of files in order. As `read_dialogues`.
+
+    A conversation is one, too: its last turn is the answer.
+    """
+    return _read(paths, _problem, bad_rows)
+
+
 def _read(
     paths: Sequence[Path], parse: Callable[[Row], Example], bad_rows: BadRows
 ) -> Iterator[Example]:
@@ -193,10 +266,32 @@ def _read(
 def _dialogue(row: Row) -> Dialogue:
     for columns, turns in LAYOUTS.items():
         if columns <= row.values.keys():
-            return Dialogue(turns(row), row.where)
+            return Dialogue(turns(row), row.where, _kind(row))
     layouts = "; ".join(" and ".join(sorted(columns)) for columns in LAYOUTS)
     keys = ", ".join(repr(key)[:30] for key in list(row.values)[:12])
     raise DataError(f"expected a conversation, with the keys {layouts}; found {keys}", row.where)
+
+
+def _kind(row: Row) -> str:
+    kind = row.values.get("kind")
+    return kind if isinstance(kind, str) else ""
+
+
+def _problem(row: Row) -> Problem:
+    if "answer" in row.values:
+        column = next((name for name in PROMPTS if name in row.values), PROMPTS[0])
+        prompt, answer = _side(row, column, USER), row.label("answer")
+    else:
+        *before, last = _dialogue(row).turns
+        if last.role != ASSISTANT or not before:
+            raise DataError(
+                "expected a prompt with its answer",
+                row.where,
+                "write the keys prompt and answer, or a conversation that ends with the answer of "
+                "the assistant",
+            )
+        prompt, answer = tuple(before), last.content
+    return Problem(prompt, answer, _kind(row), row.values, row.where)
 
 
 def _preference(row: Row) -> Preference:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from headway.base.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import read_bytes
-from headway.data.media_kinds import recognised
+from headway.data.media_kinds import recognised, remedy_of
 from headway.data.wav import is_wav
 
 if TYPE_CHECKING:
@@ -69,6 +69,34 @@ _MIDDLE = 257  # 65,535 / 255: sixteen bits to eight
 def is_image(name: str) -> bool:
     """Return whether a file with that name is an image or sound file, by its suffix."""
     return Path(name).suffix.lower() in ENDINGS
+
+
+def image_file(folder: Path, value: object, name: str, where: str, hint: str = "") -> Path:
+    """Return the image file that a row of a table in `folder` names, relative to that folder.
+
+    value: what the row has. name, where: of the value and of the row, for errors. hint: how to fix
+    a value that is no path. Raises DataError if there is no such file, or if it is no image file.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"the value of {name} is missing, or not an image path", where, hint)
+    file = folder / value.strip()
+    try:
+        exists = file.is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero in it
+        exists = False
+    if not exists:
+        raise DataError(
+            f"no such image file: {str(file)[:200]}",
+            where,
+            "paths are relative to the folder of the table",
+        )
+    if not is_image(file.name):
+        raise DataError(
+            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
+            where,
+            remedy_of(file),
+        )
+    return file
 
 
 def suffix_of(data: bytes) -> str | None:
@@ -156,18 +184,24 @@ def _pillow() -> Any:
 
 
 class _decoder_errors:
-    """A context manager that turns errors of a decoder into DataError and hides its warnings."""
+    """A context manager that turns errors of a decoder into DataError and hides its warnings.
+
+    Warnings of Headway are shown after the block, as the filters of the caller decide.
+    """
 
     def __init__(self, where: str, data: bytes) -> None:
         self.where, self.data = where, data
-        self.quiet = warnings.catch_warnings()
+        self.quiet = warnings.catch_warnings(record=True)
 
     def __enter__(self) -> None:
-        self.quiet.__enter__()
+        self.caught = self.quiet.__enter__()
         warnings.simplefilter("ignore")
+        warnings.simplefilter("always", HeadwayWarning)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.quiet.__exit__(kind, error, trace)
+        for caught in self.caught:
+            warnings.warn(caught.message, stacklevel=2)
         if isinstance(error, HeadwayError) or not isinstance(error, Exception):
             return
         reason = str(error).split("\n", 1)[0][:120] or type(error).__name__
@@ -234,14 +268,12 @@ def _pixels(image: Image, conversion: Conversion, where: str) -> Pixels:
 @cache
 def _warn_of_clipping() -> None:
     """Warn once that the preprocessing of a model clips 16-bit images."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", HeadwayWarning)  # not among a decoder's hidden warnings
-        warnings.warn(
-            "images with 16 bits are clipped at 255, as transformers does for this model; convert "
-            "them to 8 bits",
-            HeadwayWarning,
-            stacklevel=2,
-        )
+    warnings.warn(
+        "images with 16 bits are clipped at 255, as transformers does for this model; convert "
+        "them to 8 bits",
+        HeadwayWarning,
+        stacklevel=2,
+    )
 
 
 def to_pixels(image: object, where: str, conversion: Conversion = "blend") -> Pixels:

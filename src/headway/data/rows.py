@@ -102,20 +102,19 @@ def read_rows(
     path: Path,
     columns: Mapping[str, str],
     bad_rows: BadRows = NONE_LEFT_OUT,
-    lines: Iterator[str] | None = None,
 ) -> Iterator[Row]:
     """Yield each row of a file; empty lines are skipped.
 
     columns: maps each name that the first line of a table must contain to the flag that sets it,
     for errors. Records (`records.read_records`) need not contain them. bad_rows: the policy for
-    rows that are invalid. lines: those of a JSON file that is already open.
+    rows that are invalid.
 
     Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
     file and line for a row with more or fewer cells than the header, and for an invalid record.
     """
     check_table(path)
     if ending(path) in records.ENDINGS:
-        for number, values in records.read_records(path, bad_rows, lines):
+        for number, values in records.read_records(path, bad_rows):
             yield Row(path, number, values, columns)
         return
     table = open_table(path, lambda cells: bool(columns) and set(columns) <= set(cells))

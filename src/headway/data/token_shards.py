@@ -4,6 +4,7 @@ A folder of tokens has
 
     tokenizer*.json       the tokenizer
     plan.json             how texts are split, and the source files of each shard
+    MANIFEST.json         the hashes of these
     shard-00000/ ...      the documents of these files, each shard a `TextCorpus`
 
 Which files a shard has depends on their sizes only, not on the number of processes. A shard appears
@@ -26,8 +27,10 @@ from typing import Any
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import json_bytes, read_json, sha256_of, write_file
+from headway.base.folders import new_folder
 from headway.data.documents import COLLECTIONS, TOKENS, Split, read_documents, text_files
 from headway.data.formats.lines import ending
+from headway.data.remote import RemoteFolder, is_remote
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.text import TextTokenizer, load_tokenizer
 
@@ -112,8 +115,29 @@ def _is_plan(shard: object) -> bool:
 
 
 def is_tokens(source: str | Path) -> bool:
-    """Return whether a source of text is a folder of tokens."""
-    return (Path(source) / TOKENS).is_file()
+    """Return whether a source of text is a folder of tokens, or the URL of one."""
+    return is_remote(source) or (Path(source) / TOKENS).is_file()
+
+
+def opened_tokens(source: str, progress: Callable[[int], None]) -> TokenShards:
+    """Open a folder of tokens; those of a URL are copied into the cache first (`remote.py`).
+
+    progress: called with the number of bytes that have been copied.
+    """
+    if not is_remote(source):
+        return TokenShards.open(Path(source))
+    remote, copied = RemoteFolder.open(source), 0
+
+    def report(size: int) -> None:
+        nonlocal copied
+        copied += size
+        progress(copied)
+
+    remote.use()
+    shards = TokenShards.open(remote.copied("", report))
+    for number in shards.missing:
+        remote.copied(shards.shard(number).name, report)
+    return shards
 
 
 def sample_of(sources: Sequence[str], reading: Reading) -> Iterator[str]:
@@ -190,19 +214,21 @@ def planned_tokens(
                 "name a new folder by --output, or delete this one",
             )
         return shards
-    if folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "the output must be a new folder, but it exists"
         raise UsageError(what, str(folder), "name a new folder by --output")
     made = tokenizer()
-    folder.mkdir(parents=True, exist_ok=True)
-    made.save(folder)
     plan = {
         "format": FORMAT,
         **asdict(reading),
         "tokenizer": made.fingerprint,
         "shards": files,
     }
-    write_file(folder / TOKENS, json_bytes(plan))
+    if folder.exists():
+        folder.rmdir()
+    with new_folder(folder) as temporary:
+        made.save(temporary)
+        write_file(temporary / TOKENS, json_bytes(plan))
     return TokenShards.open(folder)
 
 

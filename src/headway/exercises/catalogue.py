@@ -75,5 +75,7 @@ CATALOGUE = {
     "attention-rollout": Entry(
         "attention_rollout", "Attention rollout", "seeing.md#from-weights-to-causes"
     ),
+    "target-mask": Entry("target_mask", "Target mask", "chat.md#instructions", trains=False),
+    "policy-gradient": Entry("policy_gradient", "Policy gradient", "chat.md#rewards", trains=False),
 }
 """Name -> entry, in the order of a course."""

@@ -21,9 +21,9 @@ class Side:
     words: positions of the tokens of each word, in order; if empty, tokens are not joined to words.
     For image tokens, image: the pixels of the input image; grid: rows and columns of patches;
     reach: the number of pixel rows and columns that the patches cover; num_prefix_tokens: the
-    number of tokens before the patches (class token, registers): tokens[num_prefix_tokens:] are the
-    patches, row by row. generated: position of the first token that the model generated; None if it
-    generated none of them.
+    number of tokens before the patches (class token, registers, words): the rows * columns tokens
+    after them are the patches, row by row. generated: position of the first token that the model
+    generated; None if it generated none of them.
     """
 
     tokens: Sequence[str]

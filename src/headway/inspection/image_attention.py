@@ -1,5 +1,5 @@
-"""Attention to the patches of an image: of each word of a caption, or of each head of an
-encoder."""
+"""Attention to the patches of an image: of each word of a caption or of an answer, or of each head
+of an encoder."""
 
 from __future__ import annotations
 
@@ -69,6 +69,33 @@ def look(
     return _looks(probe.images[keys], names, by_word)
 
 
+def look_of_answer(
+    bundle: Bundle, image: object, question: str, *, layer: int | None = None
+) -> Looks:
+    """Return the attention of each word of the answer to a question about an image: the mean over
+    the heads of one decoder block and over the tokens of a word.
+
+    The weights of a token are those with which the model predicted it, that is, of the position
+    before it. layer: decoder block, counted from 0; if None, the last. Raises UsageError for a
+    model that reads no images, for a block that does not exist, and if there is no answer.
+    """
+    probe = bundle.probe(question, images=[image])
+    blocks = layers_of(probe.reading.model)["decoder"]
+    if layer is not None and not 0 <= layer < len(blocks):
+        raise UsageError(f"the decoder has no layer {layer}: its layers are 0 to {len(blocks) - 1}")
+    name = blocks[-1 if layer is None else layer]
+    _check_shares(probe.reading.model, name)
+    side = probe.reading.axes["decoder"][0]
+    if side not in probe.generated:
+        raise UsageError("the model answers with no word, so that no attention can be shown")
+    weights = attention_of(probe.reading, (name,)).maps[name].mean(0)  # H T S -> T S
+    groups = [list(word) for word in probe.reading.words[side] if word[0] >= probe.generated[side]]
+    tokens = probe.reading.tokens[side]
+    names = ["".join(tokens[i] for i in group).strip() for group in groups]
+    by_word = torch.stack([weights[[i - 1 for i in group]].mean(0) for group in groups])
+    return _looks(probe.images[side], names, by_word)
+
+
 @torch.inference_mode()
 def image_attention_of_heads(
     bundle: ImageEncoding,
@@ -80,12 +107,36 @@ def image_attention_of_heads(
     """Return the attention of [CLS] to the patches, for each head of one block. Caron et al. 2021,
     figure 1.
 
-    layer: encoder block, counted from 0; if None, the last. size: length of the shorter side in
-    pixels, for the whole image with interpolated positions; if None, the image is cropped and
-    resized as for predictions. Raises UsageError for a model without [CLS], for a block that does
-    not exist, or for weights that do not sum to 1.
+    A model whose image vector a learned query collects (SigLIP) has the attention of this query
+    instead. layer: encoder block, counted from 0; if None, the last. size: length of the shorter
+    side in pixels, for the whole image with interpolated positions; if None, the image is cropped
+    and resized as for predictions. Raises UsageError for a model with neither [CLS] nor a learned
+    query, for a block that does not exist, or for weights that do not sum to 1.
     """
     vit, reader = bundle.vit, bundle.reader
+    if bundle.query_attention is None:
+        model: nn.Module = vit
+        name = _attention_of_class_token(vit, layer)
+    else:
+        model, name = bundle.model, bundle.query_attention
+        if layer is not None:
+            raise UsageError(
+                "the learned query of this model attends after the last block, and has no layers",
+                hint="leave out the layer",
+            )
+    _check_shares(model, name)
+    pixels = to_pixels(image, "the image", reader.conversion)
+    sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
+    images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
+    with record_attention(model, (name,)) as maps:
+        bundle.encode(images.to(bundle.device))
+    weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
+    names = [f"head {i + 1}" for i in range(len(weights))]
+    return _looks(patches_of(vit, sized), names, weights)
+
+
+def _attention_of_class_token(vit: ViT, layer: int | None) -> str:
+    """Return the name of the attention layer of a block. Raises UsageError if there is none."""
     if not vit.config.class_token:
         raise UsageError(
             "the model has no class token, whose attention would be shown",
@@ -94,20 +145,12 @@ def image_attention_of_heads(
     depth = vit.config.num_layers
     if layer is not None and not 0 <= layer < depth:
         raise UsageError(f"the encoder has no layer {layer}: its layers are 0 to {depth - 1}")
-    name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
-    _check_shares(vit, name)
-    pixels = to_pixels(image, "the image", reader.conversion)
-    sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
-    images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
-    with record_attention(vit, (name,)) as maps:
-        vit.encode(images.to(bundle.device))
-    weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
-    names = [f"head {i + 1}" for i in range(len(weights))]
-    return _looks(patches_of(vit, sized), names, weights)
+    return f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
 
 
 def _looks(patches: ImagePatches, names: list[str], weights: Float[Tensor, "N S"]) -> Looks:
-    maps = weights[:, patches.num_prefix_tokens :].reshape(-1, *patches.grid)
+    first, (rows, columns) = patches.num_prefix_tokens, patches.grid
+    maps = weights[:, first : first + rows * columns].reshape(-1, rows, columns)
     return Looks(names, maps, patches.pixels, patches.reach)
 
 

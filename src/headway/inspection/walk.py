@@ -118,7 +118,7 @@ def _prediction_position(probe: Probe, side: str, count: int) -> int:
     readout, generates = probe.readout, "decoder" in probe.reading.axes
     if readout is not None and readout.side == side and len(readout.positions) and not generates:
         return readout.positions[0]
-    return 0 if side in probe.images else count - 1
+    return 0 if side in probe.images and not generates else count - 1
 
 
 def _layers(path: _Path, stream: list[Tensor], first: int, last: int, title: str) -> list[Step]:

@@ -57,15 +57,16 @@ def watch(
     label: str = "",
     max_tokens: int | None = None,
     report: Report = unreported,
+    images: Sequence[object] = (),
 ) -> Frame:
     """Return the attention maps, predictions and analyses of one input.
 
-    input: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
-    prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether
-    queries, keys and norms of values are stored. analyses: what is computed in addition, if the
-    model allows it; "importance", not in the default, needs one more forward pass per head, and so
-    does "effects", which is left out for models for which it takes more than about a second. top:
-    the number of predictions per position. label: name of the frame; if empty, the kind of the
+    input: the text or image. second, target, language, written, images: as for `Bundle.probe`.
+    layers: prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors:
+    whether queries, keys and norms of values are stored. analyses: what is computed in addition, if
+    the model allows it; "importance", not in the default, needs one more forward pass per head, and
+    so does "effects", which is left out for models for which it takes more than about a second.
+    top: the number of predictions per position. label: name of the frame; if empty, the kind of the
     model. max_tokens: maximum number of tokens of the input and of the output; if unset, there is
     none. report: called with the fraction that is done, after the output is generated.
 
@@ -86,7 +87,9 @@ def watch(
     if "beam" in analyses and isinstance(bundle, BeamSearching) and target is None:
         bundle.check_input(input, second, language=language)
         tree, output = search_tree(bundle, input, language=language)
-    probe = bundle.probe(input, second, target=output, language=language, written=written)
+    probe = bundle.probe(
+        input, second, target=output, language=language, written=written, images=images
+    )
     _check_tokens(probe, max_tokens)
     frame = inspect_probe(
         probe,
@@ -313,6 +316,7 @@ def _side(probe: Probe, name: str) -> Side:
         grid=image.grid,
         reach=image.reach,
         num_prefix_tokens=image.num_prefix_tokens,
+        generated=probe.generated.get(name),
     )
 
 

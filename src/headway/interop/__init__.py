@@ -32,6 +32,7 @@ from headway.interop.hf_export_images import (
 )
 from headway.interop.hf_export_translator import export_translator_to_hf
 from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, read_labels, write
+from headway.interop.image_text_tokenizers import read_paired_texts
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
@@ -81,6 +82,7 @@ __all__ = [
     "read_llama2c",
     "read_llama2c_tokenizer",
     "read_llama2c_tokens",
+    "read_paired_texts",
     "read_saved_settings",
     "read_sentence_folder",
     "read_tokenizer",

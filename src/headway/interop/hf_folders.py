@@ -14,7 +14,7 @@ from headway.base.files import json_bytes, read_json, write_file
 from headway.base.settings import check_limits
 from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, tensor_names, write_tensors
-from headway.interop import bart, captioner, decoders, encoders, t5, vit
+from headway.interop import bart, captioner, decoders, encoders, image_text, t5, vit
 from headway.interop.adapters import find_adapter, merged
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
@@ -42,6 +42,8 @@ from headway.models import (
     Captioner,
     CaptionerConfig,
     GPTConfig,
+    ImageText,
+    ImageTextConfig,
     Translator,
     TranslatorConfig,
     ViT,
@@ -61,6 +63,7 @@ _ALL: tuple[AnyFamily, ...] = (
     *encoders.FAMILIES,
     *vit.FAMILIES,
     captioner.FAMILY,
+    *image_text.FAMILIES,
     *bart.FAMILIES,
     *t5.FAMILIES,
 )
@@ -72,9 +75,16 @@ TextConfig = (
 )
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertQuestionAnswering
 ImageModel = ViT | ViTClassifier
-Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig | TranslatorConfig
+Config = (
+    TextConfig
+    | ViTConfig
+    | ViTClassifierConfig
+    | CaptionerConfig
+    | ImageTextConfig
+    | TranslatorConfig
+)
 """The configuration of a `Model`."""
-Model = TextModel | ImageModel | Captioner | Translator
+Model = TextModel | ImageModel | Captioner | ImageText | Translator
 """The models that such a folder can contain."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -86,6 +96,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     ViTConfig: ViT,
     ViTClassifierConfig: vit_classifier,
     CaptionerConfig: Captioner,
+    ImageTextConfig: ImageText,
     TranslatorConfig: Translator,
 }
 

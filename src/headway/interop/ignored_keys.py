@@ -142,7 +142,7 @@ CONFIG: Keys = {
         "it concerns the weights at the start of training",
         """
         initializer_range initializer_factor init_std layerscale_value use_mask_token
-        initializer_cutoff_factor
+        initializer_cutoff_factor logit_scale_init_value
         """,
     ),
     **_irrelevant(

@@ -22,6 +22,8 @@ from headway.interop.ignored_keys import PROCESSOR
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
+PROCESSOR_FILE, PART = "processor_config.json", "image_processor"
+"""The file of transformers 5 for a model of images and texts, and its part with the same keys."""
 RESAMPLING: dict[int, Resampling] = {
     0: "nearest",
     1: "lanczos",
@@ -61,9 +63,10 @@ PROCESSORS: Mapping[str, Mapping[str, object]] = {
     "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Bit": _BIT,
     "CLIP": _BIT,
+    "Siglip": {**_VIT, "resample": 3, "do_convert_rgb": True},
 }
 """Image processor of transformers -> the values of keys that its file does not have."""
-_OF_MODELS = {"vit": "ViT", "dinov2": "Bit"}
+_OF_MODELS = {"vit": "ViT", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip"}
 """Type of a model -> the processor of a file that names none."""
 CONVERSION = "headway_conversion"
 """Key with `ImageReader.conversion`, for Headway; transformers ignores it."""
@@ -75,13 +78,18 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
 
     If the file is missing, the default of the family's released models is used. ViT: resize to
     the model's size, mean and standard deviation 0.5. DINOv2: resize the shorter side to 256
-    pixels, centre crop of 224, mean and standard deviation of ImageNet. Raises DataError for
-    preprocessing that Headway does not support, and warns of keys that it does not know.
+    pixels, centre crop of 224, mean and standard deviation of ImageNet. Other families have no
+    default. Raises DataError for a missing file, for preprocessing that Headway does not support,
+    and warns of keys that it does not know.
     """
     path = folder / FILE
-    if not path.exists():
+    if path.exists():
+        preprocessing = _completed(HFConfig.load(path), model_type)
+    elif (folder / PROCESSOR_FILE).exists():
+        path = folder / PROCESSOR_FILE
+        preprocessing = _completed(_part(path), model_type)
+    else:
         return _default(config, model_type, str(folder))
-    preprocessing = _loaded(path, model_type)
     _check(preprocessing, config)
     mean, deviation = _normalisation(preprocessing, config.channels, path)
     rescales = preprocessing.flag("do_rescale", True)
@@ -141,9 +149,17 @@ def _geometry(
     return (height, width), shorter, squashed
 
 
-def _loaded(path: Path, model_type: str) -> HFConfig:
-    """Read the file, with the default values of its processor."""
-    preprocessing = HFConfig.load(path)
+def _part(path: Path) -> HFConfig:
+    """Return the preprocessing of images in the file of a whole processor."""
+    whole = HFConfig.load(path)
+    values = whole.values.get(PART)
+    if not isinstance(values, dict):
+        raise whole.refusal(PART, values, "an object (names and values)")
+    return HFConfig(values, f"{path}, {PART}")
+
+
+def _completed(preprocessing: HFConfig, model_type: str) -> HFConfig:
+    """Return the contents of a file with the default values of its processor."""
     values = preprocessing.values
     default = f"{_OF_MODELS.get(model_type, 'ViT')}ImageProcessor"
     key = "feature_extractor_type"
@@ -155,7 +171,7 @@ def _loaded(path: Path, model_type: str) -> HFConfig:
     if kind not in PROCESSORS:
         known = " or ".join(f"{processor}ImageProcessor" for processor in PROCESSORS)
         raise preprocessing.refusal(key, name, known)
-    return HFConfig({**PROCESSORS[kind], **values}, str(path))
+    return HFConfig({**PROCESSORS[kind], **values}, preprocessing.where)
 
 
 def _check(preprocessing: HFConfig, config: ViTConfig) -> None:
@@ -176,6 +192,10 @@ def _default(config: ViTConfig, model_type: str, where: str) -> ImageReader:
             f"there is no {FILE}, and the default is for 3 channels, but the model has "
             f"{config.channels}",
             where,
+        )
+    if model_type not in ("vit", "dinov2"):
+        raise DataError(
+            f"there is no {FILE}, which says how images become pixels", where, f"add {FILE}"
         )
     if model_type == "dinov2":
         side = 224 // config.patch_size * config.patch_size or config.patch_size

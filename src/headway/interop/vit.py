@@ -131,7 +131,7 @@ class _Kind:
         return reasons
 
 
-def _sides(theirs: str, ours: str, other: str, default: int) -> tuple[Key, Key]:
+def sides(theirs: str, ours: str, other: str, default: int) -> tuple[Key, Key]:
     """A height, and a width that is None if it is equal: one number, or two.
 
     ours: the field of the height; other: of the width.
@@ -152,8 +152,8 @@ def _sides(theirs: str, ours: str, other: str, default: int) -> tuple[Key, Key]:
 
 _FIELDS = Fields(
     keys=(
-        *_sides("image_size", "image_size", "image_width", 224),
-        *_sides("patch_size", "patch_size", "patch_width", 16),
+        *sides("image_size", "image_size", "image_width", 224),
+        *sides("patch_size", "patch_size", "patch_width", 16),
         whole("num_channels", "channels", 3),
         whole("hidden_size", "model_dim"),
         whole("num_hidden_layers", "num_layers", below=DEEPEST),
@@ -165,6 +165,8 @@ _FIELDS = Fields(
         "attention": "scaled-dot",
         "class_token": True,
         "registers": 0,
+        "patch_bias": True,
+        "embedding_norm": False,
     },
     expected={"qkv_bias": True},
     constant={"attention_probs_dropout_prob": 0.0, "qkv_bias": True},

@@ -26,7 +26,8 @@ class Part:
     """One tensor of the other library, and the tensors of ours that it is split into.
 
     Ours are consecutive rows of theirs; consecutive columns if `transposed`. shape: the shape of
-    theirs, if it has the same values as ours in the same order but other dimensions. groups: the
+    theirs, if it has the same values as ours in the same order but other dimensions (() is that of
+    a single number). groups: the
     number of groups of their rows; each group has consecutive rows of all of ours (queries, keys
     and values of one head, then those of the next).
     """
@@ -34,7 +35,7 @@ class Part:
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
     groups: int = 1
 
 
@@ -236,7 +237,10 @@ def to_ours(
         sizes = [shapes[name] for name in part.ours]
         expected = [sum(size[0] for size in sizes), *sizes[0][1:]]
         joined = expected
-        expected = expected[::-1] if part.transposed else list(part.shape) or expected
+        if part.transposed:
+            expected = expected[::-1]
+        elif part.shape is not None:
+            expected = list(part.shape)
         tensor = tensors[part.theirs]
         if list(tensor.shape) != expected:
             raise DataError(
@@ -259,6 +263,6 @@ def to_theirs(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str,
         ours = [tensors[name] for name in part.ours]
         grouped = [x.reshape(part.groups, -1, *x.shape[1:]) for x in ours]
         rows = torch.cat(grouped, dim=1).flatten(0, 1)
-        rows = rows.reshape(part.shape) if part.shape else rows
+        rows = rows if part.shape is None else rows.reshape(part.shape)
         result[part.theirs] = rows.T.contiguous() if part.transposed else rows
     return result

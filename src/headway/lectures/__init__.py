@@ -4,7 +4,7 @@ A claim is a module with `TITLE`, `CLAIM`, `measure()` and `plot(result, path)` 
 `headway lecture NAME` runs it.
 """
 
-from headway.lectures import gradients, growing_keys, order, scaling
+from headway.lectures import few_shot, gradients, growing_keys, order, scaling
 from headway.lectures.claim import Claim, Result
 
 CLAIMS: dict[str, Claim] = {
@@ -12,6 +12,7 @@ CLAIMS: dict[str, Claim] = {
     "order": order,
     "growing-keys": growing_keys,
     "gradients": gradients,
+    "few-shot": few_shot,
 }
 
 __all__ = ["CLAIMS", "Claim", "Result"]

@@ -25,6 +25,8 @@ from headway.models.contracts import (
 )
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
+from headway.models.image_text import ImageText, ImageTextConfig, TextTowerConfig
+from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig, WithImages
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import (
     backbone_of,
@@ -52,17 +54,23 @@ __all__ = [
     "CaptionerConfig",
     "DecodeState",
     "GPTConfig",
+    "ImageText",
+    "ImageTextConfig",
+    "MultimodalGPT",
+    "MultimodalGPTConfig",
     "NextWord",
     "SelfDistilled",
     "Stepper",
     "TextClassifier",
     "TextClassifierConfig",
+    "TextTowerConfig",
     "Translator",
     "TranslatorConfig",
     "ViT",
     "ViTClassifier",
     "ViTClassifierConfig",
     "ViTConfig",
+    "WithImages",
     "WordVectors",
     "WordsConfig",
     "backbone_of",

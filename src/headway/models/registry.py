@@ -23,6 +23,8 @@ from headway.models.captioner import Captioner, CaptionerConfig
 from headway.models.classifier import TextClassifierConfig, text_classifier
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
+from headway.models.image_text import ImageText, ImageTextConfig
+from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig
@@ -42,6 +44,7 @@ MODELS: Extended[ModelSpec] = Extended(
     {
         "translator": ModelSpec(TranslatorConfig, Translator),
         "gpt": ModelSpec(GPTConfig, GPT),
+        "multimodal-gpt": ModelSpec(MultimodalGPTConfig, MultimodalGPT),
         "gpt-classifier": ModelSpec(TextClassifierConfig, text_classifier),
         "bert": ModelSpec(BertConfig, Bert),
         "bert-classifier": ModelSpec(BertClassifierConfig, bert_classifier),
@@ -50,6 +53,7 @@ MODELS: Extended[ModelSpec] = Extended(
         "vit": ModelSpec(ViTConfig, ViT),
         "vit-classifier": ModelSpec(ViTClassifierConfig, vit_classifier),
         "captioner": ModelSpec(CaptionerConfig, Captioner),
+        "image-text": ModelSpec(ImageTextConfig, ImageText),
         "words": ModelSpec(WordsConfig, words_model),
     },
     "headway.models",

@@ -93,7 +93,7 @@ class ViTConfig:
     num_layers: int = count(6, "number of encoder layers", LAYERS)
     dropout: float = fraction(0.0, "dropout probability of activations")
     norm_eps: float = setting(1e-6, "epsilon of the norms, added to the variance", gt=0)
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = setting(
+    activation: Literal["relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "swiglu"] = setting(
         "gelu", "activation function of the feed-forward layers; swiglu adds a gate"
     )
     positions: Literal["learned", "sinusoidal", "none"] = setting(
@@ -107,6 +107,8 @@ class ViTConfig:
         0, "number of register tokens, whose outputs are not used", PIXELS, least=0
     )
     mask_token: bool = setting(False, "mask token, which replaces masked patches")
+    patch_bias: bool = setting(True, "bias of the projection of patches")
+    embedding_norm: bool = setting(False, "layer norm between the embedding and the first block")
     layer_scale: float | None = setting(
         None, "LayerScale: initial gain after each sublayer; if unset, no gains", gt=0
     )
@@ -256,23 +258,26 @@ def _embedding(config: ViTConfig) -> ImageEmbedding:
     else:
         positions = SinusoidalGrid(width) if config.positions == "sinusoidal" else NoGrid()
     return ImageEmbedding(
-        Patches(config.channels, *config.patch, width),
+        Patches(config.channels, *config.patch, width, config.patch_bias),
         positions,
         class_token=config.class_token,
         registers=config.registers,
         mask_token=config.mask_token,
+        norm=LayerNorm(width, config.norm_eps) if config.embedding_norm else None,
         dropout=config.dropout,
     )
+
+
+def vit_feedforward(config: ViTConfig) -> nn.Module:
+    """Make a feed-forward layer of the kind that `config` names."""
+    if config.activation == "swiglu":
+        return GatedFeedForward(config.model_dim, config.ffn_dim, bias=True)
+    return FeedForward(config.model_dim, config.ffn_dim, ACTIVATIONS[config.activation])
 
 
 def _block(config: ViTConfig) -> EncoderBlock:
     width, heads = config.model_dim, config.num_heads
     kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, None)
-    feedforward: nn.Module
-    if config.activation == "swiglu":
-        feedforward = GatedFeedForward(width, config.ffn_dim, bias=True)
-    else:
-        feedforward = FeedForward(width, config.ffn_dim, ACTIVATIONS[config.activation])
 
     def residual() -> Residual:
         norm = LayerNorm(width, config.norm_eps)
@@ -280,4 +285,5 @@ def _block(config: ViTConfig) -> EncoderBlock:
             return PreNorm(norm, config.dropout)
         return ScaledPreNorm(norm, width, config.layer_scale, config.dropout)
 
-    return EncoderBlock(MultiHeadAttention(width, heads, kernel=kernel), feedforward, residual)
+    attention = MultiHeadAttention(width, heads, kernel=kernel)
+    return EncoderBlock(attention, vit_feedforward(config), residual)

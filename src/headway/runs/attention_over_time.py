@@ -16,7 +16,7 @@ import torch
 
 from headway.attention import attention_layers
 from headway.base.errors import DataError, UsageError
-from headway.base.files import parse_json
+from headway.base.files import make_durable_folder, parse_json
 from headway.base.shapes import Float, Tensor
 from headway.base.tensors import read_tensors, write_tensors
 from headway.bundle import Bundle
@@ -68,7 +68,7 @@ class FilmFolder:
             "reference": self.example.target or self.example.label,
             "frame": _only_frame(encoded.header),
         }
-        self.folder.mkdir(exist_ok=True)
+        make_durable_folder(self.folder)
         parts = {HEADER: header_json(header), **encoded.blocks}
         blocks = {
             name: torch.frombuffer(bytearray(data), dtype=torch.uint8)

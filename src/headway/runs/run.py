@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import nn
@@ -126,12 +127,20 @@ def train(
             write_file(folder / RUN_FILE, write_yaml(resolved.job.config, history).encode())
             log = MetricsLog(folder / "metrics.jsonl")
             log.rewind(run.step, run.evaluated)
-            run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
+            run.listeners = [*listeners, partial(_keep, log)]
         _announce(run, resolved)
         if checkpoint_found is not None:
             _announce_resumed(run, checkpoint_found, skipped, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, resolved, run, save, all_observers, go_on, folder)
+
+
+def _keep(log: MetricsLog, event: Event) -> None:
+    """Keep an event in the log of a run, and flush the log before each checkpoint."""
+    if event["kind"] in LOGGED:
+        log(event)
+    elif event["kind"] == "saving":
+        log.flush()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from headway.base.chunks import chunks
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Int, Tensor
-from headway.bundle import TextBundle
+from headway.bundle import GeneratingBundle, TextBundle
 from headway.data.bad_rows import BadRows
 from headway.data.dialogues import Dialogue
 from headway.data.padding import IGNORED
@@ -40,7 +40,7 @@ TRAIN, VALID = "train", "valid"
 TOKENS = "tokens"
 CHUNK = 256
 NO_ANSWER, CUT = "without an answer to learn", "with answers beyond the length only"
-TRUNCATED = "truncated"
+TRUNCATED, KINDS = "truncated", "kinds"
 Example = TypeVar("Example")
 Encoded = TypeVar("Encoded", bound=Sized)
 OPEN_ROWS = 64
@@ -96,11 +96,12 @@ class EncodedDialogues(TargetSequences):
     """Conversations as tokens.
 
     skipped: the numbers of conversations that were left out, by reason. truncated: the number that
-    lost their end.
+    lost their end. kinds: the kind of each conversation; empty if none has a kind.
     """
 
     skipped: Counter[str]
     truncated: int
+    kinds: Sequence[str]
 
     @classmethod
     def open(cls, folder: Path, renderer: Renderer, vocabulary: int) -> EncodedDialogues:
@@ -108,14 +109,19 @@ class EncodedDialogues(TargetSequences):
         store = Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
         stored = TargetSequences.stored(store, TOKENS, vocabulary)
         skipped = Counter({name: store.number(name) for name in (NO_ANSWER, CUT)})
+        kinds = store.metadata.get(KINDS, [])
+        if not isinstance(kinds, list) or len(kinds) not in (0, len(stored)):
+            raise store.error(f"{KINDS} must be a list with the kind of each conversation")
+        truncated = store.number(TRUNCATED)
         return cls(
-            stored.tokens, stored.is_target, stored.offsets, skipped, store.number(TRUNCATED)
+            stored.tokens, stored.is_target, stored.offsets, skipped, truncated, [*map(str, kinds)]
         )
 
 
 def truncated(dialogue: RenderedDialogue, length: int) -> RenderedDialogue:
     """Return the first tokens of a conversation, as many as predict `length` tokens."""
-    return RenderedDialogue(dialogue.tokens[: length + 1], dialogue.is_target[: length + 1])
+    tokens, is_target = dialogue.tokens[: length + 1], dialogue.is_target[: length + 1]
+    return replace(dialogue, tokens=tokens, is_target=is_target)
 
 
 def write_dialogues(
@@ -126,28 +132,39 @@ def write_dialogues(
     folder: Path,
     bad_rows: BadRows,
     progress: Progress = lambda done: None,
+    append_more: Callable[[StoreWriter, Sequence[RenderedDialogue]], None] = lambda store, kept: (
+        None
+    ),
 ) -> EncodedDialogues:
     """Encode conversations into the new folder `folder`, and open it.
 
     length: the number of positions of a conversation, after which it is truncated. A conversation
     of which no target is left is left out, and counted. bad_rows: the policy for conversations that
-    cannot be rendered. Raises DataError if none is left.
+    cannot be rendered. append_more: appends further arrays to the store, for the conversations that
+    are kept. Raises DataError if none is left.
     """
     counts: Counter[str] = Counter()
     done = 0
+    kinds: list[str] = []
+
+    def render(dialogue: Dialogue) -> tuple[str, RenderedDialogue]:
+        return dialogue.kind, renderer.render(dialogue)
+
     with new_store(folder, renderer.fingerprint) as store:
         for chunk in chunks(dialogues, CHUNK):
             kept: list[RenderedDialogue] = []
-            for rendered in bad_rows.parsed(chunk, renderer.render):
+            for kind, rendered in bad_rows.parsed(chunk, render):
                 short = truncated(rendered, length)
                 # the first token has none before it that predict it
                 if any(short.is_target[1:]):
                     counts[TRUNCATED] += len(rendered.tokens) > len(short.tokens)
                     kept.append(short)
+                    kinds.append(kind)
                 else:
                     counts[CUT if any(rendered.is_target) else NO_ANSWER] += 1
             if kept:
                 append(store, TOKENS, kept, vocabulary)
+                append_more(store, kept)
             done += len(chunk)
             progress(done)
         if not store.size(TOKENS):
@@ -157,6 +174,8 @@ def write_dialogues(
                 hint="give turns of the assistant, or a larger --training.length",
             )
         store.metadata |= {name: counts[name] for name in (NO_ANSWER, CUT, TRUNCATED)}
+        if any(kinds):
+            store.metadata[KINDS] = kinds
     return EncodedDialogues.open(folder, renderer, vocabulary)
 
 
@@ -300,7 +319,7 @@ def bundle_of(trained: GPT, start: TextBundle, config: LanguageTuningRunConfig) 
     return TextBundle(model, start.tokenizer, start.settings)
 
 
-def template_of_bundle(bundle: TextBundle) -> ChatTemplate:
+def template_of_bundle(bundle: GeneratingBundle) -> ChatTemplate:
     """Return the chat template of a model. Raises UsageError if it has none."""
     template = bundle.settings.template
     if template is None or template.default is None:

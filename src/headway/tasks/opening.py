@@ -68,7 +68,8 @@ def load(
     folder: a bundle, a run folder (whose best model is loaded; before its first evaluation that of
     its newest checkpoint, with a HeadwayWarning), a Hugging Face folder of a language
     model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
-    an image encoder (ViT, DINO, DINOv2) or a captioner, a GGUF file of llama.cpp with a language
+    an image encoder (ViT, DINO, DINOv2), a model of images and texts (CLIP, SigLIP) or a
+    captioner, a GGUF file of llama.cpp with a language
     model, or a llama2.c file with its tokenizer tok*.bin in the same folder. device: auto, cpu,
     cuda, cuda:1 or mps; auto is a GPU if torch can use one, and `Bundle.device` is the selected
     one. verify: compare the files of a Headway model with the hashes in its manifest; False saves

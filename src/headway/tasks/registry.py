@@ -23,19 +23,26 @@ class Entry:
 
     path: "module:name" of its `Task`. recipes: the names of its recipes; if empty, the module is
     imported to find out. kind: the kind of its bundles; "" if its models are bundles of other
-    tasks. families: the families of the models that it loads, as in `family` of their config.json.
-    verb: the command that predicts, built from the task's `input` and `options`; None if the models
-    are used by another command. unit: the word for one input. help: the help text of the verb;
-    `headway --help` shows its first line.
+    tasks. pretrained_kind: the kind of bundles that it uses and evaluates, but does not train; ""
+    if there is none. families: the families of the models that it loads, as in `family` of their
+    config.json. verb: the command that predicts, built from the task's `input` and `options`; None
+    if the models are used by another command. unit: the word for one input. help: the help text of
+    the verb; `headway --help` shows its first line.
     """
 
     path: str
     kind: str
+    pretrained_kind: str = ""
     recipes: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
     verb: str | None = None
     unit: str = "text"
     help: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its bundles."""
+        return (self.kind, self.pretrained_kind) if self.pretrained_kind else (self.kind,)
 
 
 OWN: dict[str, Entry] = {
@@ -77,6 +84,11 @@ OWN: dict[str, Entry] = {
         kind="language model",
         families=("gpt",),
     ),
+    "reward": Entry(  # before chat, which also reads files of messages
+        path="headway.tasks.reward.task:REWARD",
+        recipes=("reward",),
+        kind="language model",
+    ),
     "chat": Entry(
         path="headway.tasks.chat.task:CHAT",
         recipes=("chat",),
@@ -86,6 +98,12 @@ OWN: dict[str, Entry] = {
         path="headway.tasks.preference.task:PREFERENCE",
         recipes=("prefer",),
         kind="language model",
+    ),
+    "seeing": Entry(
+        path="headway.tasks.seeing.task:SEEING",
+        recipes=("see",),
+        kind="multimodal language model",
+        families=("multimodal-gpt",),
     ),
     "word_vectors": Entry(
         path="headway.tasks.word_vectors.task:WORD_VECTORS",
@@ -144,10 +162,14 @@ OWN: dict[str, Entry] = {
         path="headway.tasks.image_classification.task:IMAGE_CLASSIFICATION",
         recipes=("vision", "vision-digits", "sound"),
         kind="image classifier",
-        families=("vit-classifier",),
+        pretrained_kind="image-text model",
+        families=("vit-classifier", "image-text"),
         verb="classify",
         unit="image",
-        help="For images, a line starts with the name of the file.",
+        help="""For images, a line starts with the name of the file. A model of images and texts
+    (CLIP, SigLIP) classifies images by any labels, without training: headway classify FOLDER
+    photo.jpg --labels "a cat,a dog"
+    """,
     ),
     "self_distillation": Entry(
         path="headway.tasks.self_distillation.task:SELF_DISTILLATION",
@@ -241,7 +263,7 @@ def _importable() -> dict[str, AnyTask]:
 
 def tasks_of_kind(kind: str) -> list[AnyTask]:
     """Return the tasks that evaluate bundles of that kind."""
-    return [task(name) for name, entry in _entries().items() if entry.kind == kind]
+    return [task(name) for name, entry in _entries().items() if kind in entry.kinds]
 
 
 def evaluating_task(kind: str, path: Path | None, config: object) -> AnyTask | None:

@@ -338,7 +338,7 @@ class LanguageTuningRunConfig(AdaptedRunConfig):
 
     model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
 
-    data_may_decide = ("training.steps", "training.length")
+    data_may_decide: ClassVar[tuple[str, ...]] = ("training.steps", "training.length")
 
 
 @dataclass(frozen=True, kw_only=True)

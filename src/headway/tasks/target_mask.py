@@ -19,14 +19,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import tokenizers
 from tokenizers import processors
 
 from headway.base.errors import DataError, UsageError
-from headway.data.dialogues import ASSISTANT, ROLES, Dialogue, Turn
+from headway.data.dialogues import ASSISTANT, IMAGE, ROLES, Dialogue, Turn
 from headway.interop import ChatTemplate
 from headway.interop.chat_prompts import (
     AmbiguousTokens,
@@ -38,6 +38,9 @@ from headway.text import CharacterTokenizer, PretrainedTokenizer, TextTokenizer
 
 ROLE_TOKENS = {role: f"<|{role}|>" for role in ROLES}
 """Role -> the special token before its turns, for models that are trained here."""
+
+IMAGE_TOKEN = "<|image|>"
+"""The special token at whose places the patches of an image stand in a prompt."""
 
 TEMPLATE = (
     "{{- bos_token -}}{%- for message in messages -%}"
@@ -63,6 +66,7 @@ class RenderedDialogue:
 
     tokens: list[int]
     is_target: list[bool]
+    dialogue: Dialogue = field(default=Dialogue(()), compare=False)
 
 
 class Renderer(Protocol):
@@ -88,9 +92,11 @@ class OwnRenderer:
     """The conversations of models that are trained here.
 
     <bos> and then, for each turn, the token of its role and the content; an answer ends in <eos>.
+    patches: the number of places of an image, each of which has the `IMAGE_TOKEN`; 0 for a model
+    that reads no images.
     """
 
-    def __init__(self, tokenizer: TextTokenizer) -> None:
+    def __init__(self, tokenizer: TextTokenizer, patches: int = 0) -> None:
         """Raise UsageError for a tokenizer without the `ROLE_TOKENS`."""
         if not isinstance(tokenizer, PretrainedTokenizer) or not set(ROLE_TOKENS.values()).issubset(
             tokenizer.special_texts
@@ -101,10 +107,11 @@ class OwnRenderer:
             role: tokenizer.encode_with_special_tokens(text)[0]
             for role, text in ROLE_TOKENS.items()
         }
+        self._image = patches * tokenizer.encode_with_special_tokens(IMAGE_TOKEN)[:1]
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint(self._tokenizer, TEMPLATE)
+        return _fingerprint(self._tokenizer, f"{TEMPLATE}{len(self._image) or ''}")
 
     def prompt(self, turns: Sequence[Turn]) -> list[int]:
         tokens = self.render(Dialogue(tuple(turns))).tokens
@@ -118,12 +125,35 @@ class OwnRenderer:
                     f"the model has no role {turn.role!r}; roles: {', '.join(self._roles)}",
                     dialogue.where,
                 )
-            written = self._tokenizer.encode(turn.content)
+            written = self._written(turn, dialogue.where)
             if turn.role == ASSISTANT:
                 written = [*written, self._tokenizer.eos]
             tokens += [self._roles[turn.role], *written]
             is_target += [False, *[turn.is_learned] * len(written)]
-        return RenderedDialogue(tokens, is_target)
+        return RenderedDialogue(tokens, is_target, dialogue)
+
+    def _written(self, turn: Turn, where: str) -> list[int]:
+        """Return the tokens of the content of a turn, with the places of its images."""
+        if not turn.images:
+            return self._tokenizer.encode(turn.content)
+        if not self._image:
+            raise _reads_no_images(where)
+        before, *after = map(self._tokenizer.encode, turn.content.split(IMAGE))
+        return [*before, *(token for text in after for token in (*self._image, *text))]
+
+    def is_cut(self, rendered: RenderedDialogue) -> bool:
+        """Return whether a conversation that was truncated has lost places of its images."""
+        images = rendered.dialogue.images
+        places = len(images) * len(self._image)
+        return places > 0 and rendered.tokens.count(self._image[0]) < places
+
+
+def _reads_no_images(where: str) -> DataError:
+    return DataError(
+        "the model reads no images, but the conversation has some",
+        where,
+        "headway train see CONVERSATIONS trains a model that reads images",
+    )
 
 
 class TemplateRenderer:
@@ -143,6 +173,8 @@ class TemplateRenderer:
         return self._tokens(turns, is_prompt=True)
 
     def render(self, dialogue: Dialogue) -> RenderedDialogue:
+        if dialogue.images:
+            raise _reads_no_images(dialogue.where)
         try:
             if self._has_marks:
                 return self._by_marks(dialogue.turns)
@@ -202,19 +234,21 @@ class TemplateRenderer:
 
 
 @contextmanager
-def renderer_of(tokenizer: TextTokenizer, template: ChatTemplate) -> Iterator[Renderer]:
-    """Open the renderer of a model with a chat template."""
+def renderer_of(
+    tokenizer: TextTokenizer, template: ChatTemplate, patches: int = 0
+) -> Iterator[Renderer]:
+    """Open the renderer of a model with a chat template. patches: as of `OwnRenderer`."""
     if template.default == TEMPLATE:
-        yield OwnRenderer(tokenizer)
+        yield OwnRenderer(tokenizer, patches)
         return
     with TemplateProcess() as process:
         yield TemplateRenderer(process, template, tokenizer)
 
 
-def with_role_tokens(tokenizer: TextTokenizer) -> PretrainedTokenizer:
+def with_role_tokens(tokenizer: TextTokenizer, more: Sequence[str] = ()) -> PretrainedTokenizer:
     """Return the tokenizer with the special tokens of roles, whose ids follow the existing ones.
 
-    Raises UsageError for a tokenizer of characters.
+    more: further special tokens. Raises UsageError for a tokenizer of characters.
     """
     if isinstance(tokenizer, CharacterTokenizer):
         raise UsageError(
@@ -232,7 +266,7 @@ def with_role_tokens(tokenizer: TextTokenizer) -> PretrainedTokenizer:
         engine.post_processor = processors.TemplateProcessing(
             single=[*names, "$A"], special_tokens=list(zip(names, before, strict=True))
         )
-    engine.add_special_tokens(list(ROLE_TOKENS.values()))
+    engine.add_special_tokens([*ROLE_TOKENS.values(), *more])
     return PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos, tokenizer.ends)
 
 

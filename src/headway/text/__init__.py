@@ -12,6 +12,7 @@ from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
 from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
 from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.sentences import split_sentences
+from headway.text.text_frame import TextFrame
 from headway.text.text_subwords import TextBPE, TextSubwords, TextUnigram
 from headway.text.tokenizer import TextTokenizer
 from headway.text.tokenizer_pair import TokenizerPair
@@ -35,6 +36,7 @@ __all__ = [
     "SentenceTokenizer",
     "SpecialTokens",
     "TextBPE",
+    "TextFrame",
     "TextSubwords",
     "TextTokenizer",
     "TextUnigram",

@@ -272,6 +272,7 @@ class Checkpointing:
         ranks = ALONE if run.shards is None else run.shards.ranks
         if ranks.shared(path.exists(), "whether there is a checkpoint"):
             return
+        run.emit("saving")
         save_state(run, path, self.save_model if run.best is None else None)
         if not ranks.is_first:
             return
@@ -279,7 +280,11 @@ class Checkpointing:
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)
         for step in [step for step in steps if step <= run.step][: -self.keep]:
-            shutil.rmtree(self.folder / f"step-{step}")
+            try:
+                shutil.rmtree(self.folder / f"step-{step}")
+            except OSError as error:
+                text = f"an old checkpoint, step-{step}, cannot be removed: {error.strerror}"
+                run.emit("note", text=text)
         run.emit("saved", path=str(path))
 
     def resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:

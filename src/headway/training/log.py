@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.base.files import write_file
+from headway.base.files import cannot_write, flush_folder, write_file
 from headway.base.metrics_file import Event, events
 from headway.training.state import StepReport, TrainingState
 
@@ -40,9 +41,22 @@ class MetricsLog:
         write_file(self.path, b"".join(retained))
 
     def __call__(self, event: Event) -> None:
+        """Append an event. Raises HeadwayError if it cannot be written."""
         row = {**event, "time": round(time.time(), 3)}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+
+    def flush(self) -> None:
+        """Flush the log to disk: a checkpoint that survives a power failure needs its history."""
+        try:
+            with self.path.open("ab") as file:
+                os.fsync(file.fileno())
+            flush_folder(self.path.parent)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
 
 
 EVALUATIONS = {"valid", "sample"}

@@ -132,8 +132,8 @@ class _Loop:
         self.run, self.stream, self.objective = run, stream, objective
         self.learning_rate, self.accumulate, self.clip = learning_rate, accumulate, clip
         self.precision = precision
-        # a walk through all modules at each step would take a tenth of that of a small model
-        self.parameters = list(run.model.parameters())
+        # walks through all modules at each step would take a tenth of that of a small model
+        self.parameters, self.modules = list(run.model.parameters()), list(run.model.modules())
         self.fast_gradients = fast_gradients(run.model)
         self.add_gradients: Callable[[Any], Loss] = self._add_gradients
         if recorded is not None:
@@ -143,7 +143,8 @@ class _Loop:
     def step(self) -> StepReport:
         """One update from one accumulation window."""
         run, started = self.run, time.perf_counter()
-        run.model.train()
+        if not all(module.training for module in self.modules):
+            run.model.train()
         run.optimizer.zero_grad(set_to_none=True)
         if self.replicas is not None:
             self.replicas.begin(run.step + 1)

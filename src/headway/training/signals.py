@@ -1,4 +1,6 @@
-"""Handling of Ctrl-C and SIGTERM: the first finishes the step and saves, the second exits."""
+"""Handling of Ctrl-C, SIGTERM and SIGUSR1: the first finishes the step and saves, the second exits.
+
+SLURM and other schedulers announce the end of a job by SIGUSR1 (`sbatch --signal`)."""
 
 from __future__ import annotations
 
@@ -7,6 +9,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""The signals that end a run."""
 
 
 class StopRequest:
@@ -21,7 +26,7 @@ class StopRequest:
 
 @contextmanager
 def graceful_stop() -> Iterator[StopRequest]:
-    """Inside the block, the first SIGINT or SIGTERM sets the flag; the second exits at once."""
+    """Inside the block, the first of `STOPS` sets the flag; the second exits at once."""
     request = StopRequest()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -29,7 +34,7 @@ def graceful_stop() -> Iterator[StopRequest]:
             os._exit(128 + number)
         request.signal = number
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in STOPS}
     try:
         yield request
     finally:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.accessibility import findings
-from tests.fixtures.page_views import VIEWS, eventually
+from tests.fixtures.page_views import VIEWS, eventually, settle
 
 SCROLLED = "document.documentElement.scrollWidth"
 
@@ -14,7 +14,7 @@ SCROLLED = "document.documentElement.scrollWidth"
 def test_axe_reports_nothing_serious_and_a_narrow_page_does_not_scroll(opened, view, scheme):
     """390 pixels are a telephone; 640 pixels are a page of 1,280 at 200 %."""
     page = opened("all", f"view={view}&{VIEWS[view]}", scheme=scheme)
-    page.wait_for_timeout(250)
+    settle(page)
     assert not findings(page)
     for width, height in ((390, 900), (640, 450)):
         page.set_viewport_size({"width": width, "height": height})
@@ -24,7 +24,7 @@ def test_axe_reports_nothing_serious_and_a_narrow_page_does_not_scroll(opened, v
 
 def test_an_open_page_follows_a_change_of_the_colour_scheme(opened):
     page = opened("all", "view=matrix")
-    page.wait_for_timeout(150)
+    settle(page)
     canvas = page.locator(".body canvas").first
     light = canvas.evaluate("canvas => canvas.toDataURL()")
     page.emulate_media(color_scheme="dark")

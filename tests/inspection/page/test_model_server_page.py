@@ -55,6 +55,7 @@ def visit(browser):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(dialog.message))
         page.goto(f"{address}#model={name}")
+        expect(page.get_by_role("heading", name="Headway")).to_be_visible()  # the models have come
         return page
 
     yield open_page
@@ -147,10 +148,20 @@ def test_each_line_is_translated_alone_and_blank_lines_stay(client, visit):
         assert cells[n] == reply[0]["translation_text"]
 
 
+def curl_command(page):
+    """Open the request as a curl command, and return it when the page has written it."""
+    page.get_by_text("The request as a curl command").click()
+    command = page.locator(".command code")
+    expect(command).to_contain_text("curl ")
+    return command.text_content()
+
+
 def test_the_curl_command_does_what_the_page_does(client, visit, tmp_path):
     page = visit(client, "translator")
-    page.get_by_text("The request as a curl command").click()
-    page.get_by_role("textbox", name="Text").fill("it's \"5\" o'clock $(touch x) `y` \\ é")
+    area = page.get_by_role("textbox", name="Text")
+    area.fill("a fox")
+    assert '"a fox"' in curl_command(page)
+    area.fill("it's \"5\" o'clock $(touch x) `y` \\ é")
     command = page.locator(".command code").text_content()
     submit(page, "Translate")
     shell = ["bash", "-c", f"set -e; {command} --silent"]
@@ -168,8 +179,7 @@ def test_an_image_is_previewed_and_classified_also_by_the_curl_command(client, v
     expect(page.locator("tbody tr").first).to_be_visible()
     assert page.locator(".preview img").evaluate("image => image.naturalWidth") == 20
     assert page.locator(".preview img").bounding_box()["width"] >= 150
-    page.get_by_text("The request as a curl command").click()
-    command = page.locator(".command code").text_content()
+    command = curl_command(page)
     shell = ["bash", "-c", f"{command} --silent"]
     done = subprocess.run(shell, capture_output=True, cwd=tmp_path, check=True)
     assert json.loads(done.stdout)[0]["label"] == page.locator(".headline").text_content()

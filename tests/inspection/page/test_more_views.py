@@ -61,6 +61,7 @@ def test_a_slider_selects_the_frame(opened):
     page = opened("all", "view=time")
     slider = page.locator(".scrub input")
     expect(slider).to_have_attribute("max", "2")
+    expect(page.locator(".sentence")).to_contain_text("attends to")
     before = page.locator(".sentence").inner_text()
     slider.fill("2")
     expect(page.locator(".scrub output")).to_have_text("step 900")

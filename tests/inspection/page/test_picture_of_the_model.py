@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from headway.inspection.document import Document, HeadEffect, Prediction
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, image_frame, translator_frame
-from tests.fixtures.page_views import eventually
+from tests.fixtures.page_views import eventually, settle
 
 
 def with_effects():
@@ -50,12 +50,7 @@ def test_the_page_opens_with_the_picture(opened, file):
 def test_arrows_step_through_the_computation_in_its_order(opened, file):
     page = opened(file, "view=model")
     page.locator(".body canvas").first.focus()
-    titles = []
-    for _ in range(10):
-        page.keyboard.press("ArrowUp")
-        page.wait_for_timeout(40)
-        titles.append(page.locator(".part h3").inner_text())
-    assert titles == [
+    for title in (
         "Input",
         *(
             f"Layer {n}: {part}"
@@ -65,7 +60,9 @@ def test_arrows_step_through_the_computation_in_its_order(opened, file):
         "Input",
         "Layer 1: self-attention",
         "Layer 1: cross-attention",
-    ]
+    ):
+        page.keyboard.press("ArrowUp")
+        expect(page.locator(".part h3")).to_have_text(title)
     page.keyboard.press("ArrowDown")
     expect(page.locator(".part h3")).to_have_text("Layer 1: self-attention")
     eventually(page, lambda: "step=8" in page.url)
@@ -110,11 +107,12 @@ def test_a_part_leads_to_its_numbers_and_to_its_step_of_the_walkthrough(opened, 
 def test_pointing_at_a_head_draws_what_it_reads_for_all_tokens(opened, file):
     page = opened(file, "view=model&map=cross&layer=1&head=0")
     canvas = page.locator(".body canvas").first
-    page.wait_for_timeout(200)
+    settle(page)
     before = canvas.evaluate("canvas => canvas.toDataURL()")
-    box = canvas.bounding_box()
-    for y in range(60, int(box["height"]) - 60, 4):  # the column of head 1 of the encoder
-        page.mouse.move(box["x"] + 32, box["y"] + y)
+    height = int(canvas.bounding_box()["height"])
+    for y in range(60, height - 60, 4):  # the column of head 1 of the encoder
+        canvas.hover(position={"x": 32, "y": y})
+        page.evaluate("new Promise((done) => requestAnimationFrame(done))")
         if canvas.evaluate("canvas => canvas.toDataURL()") != before:
             return
     raise AssertionError("pointing at the heads changes nothing")

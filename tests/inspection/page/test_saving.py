@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.fixtures.documents import ENGLISH, HOSTILE, encoder_frame
-from tests.fixtures.page_views import VIEWS
+from tests.fixtures.page_views import VIEWS, settle
 
 
 def download(page, kind):
@@ -24,7 +24,7 @@ def download(page, kind):
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_saved_in_four_formats(opened, view):
     page = opened("all", f"view={view}&{VIEWS[view]}")
-    page.wait_for_timeout(300)
+    settle(page)
     name, png = download(page, "PNG")
     assert name == f"The-keeper-and-the-ships-{view}.png"
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
@@ -41,7 +41,7 @@ def test_a_view_is_saved_in_four_formats(opened, view):
 
 def test_a_saved_matrix_has_the_weights_of_the_document(opened):
     page = opened("all", "view=matrix&layer=2&head=3")
-    page.wait_for_timeout(200)
+    settle(page)
     rows = json.loads(download(page, "JSON")[1])["rows"]
     weights = encoder_frame("", seed=1).maps[0].weights[2][3].numpy()
     assert [row[0] for row in rows] == ENGLISH
@@ -50,14 +50,14 @@ def test_a_saved_matrix_has_the_weights_of_the_document(opened):
 
 def test_the_words_of_a_view_are_text_in_its_svg(opened):
     page = opened("all", "view=lines&layer=1")
-    page.wait_for_timeout(200)
+    settle(page)
     text = " ".join(ElementTree.fromstring(download(page, "SVG")[1]).itertext())
     assert all(word in text for word in ("lighthouse"[:5], "counted", "ships"))
 
 
 def test_no_cell_of_a_csv_begins_a_formula_and_the_svg_is_valid_xml(opened):
     page = opened("hostile", "view=text")
-    page.wait_for_timeout(200)
+    settle(page)
     rows = list(csv.reader(io.StringIO(download(page, "CSV")[1].decode("utf-8-sig"))))
     tokens = [row[1] for row in rows[1:]]
     assert tokens[0] == HOSTILE[0] and "'=1+1" in tokens and "=1+1" not in tokens

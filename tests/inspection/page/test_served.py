@@ -118,8 +118,7 @@ def fetched_blocks(page):
 
 
 def test_only_blocks_that_are_shown_are_fetched(page, served):
-    fetched = fetched_blocks(page)
-    assert len(fetched) == 1
+    eventually(page, lambda: len(fetched_blocks(page)) == 1)
     page.locator("nav").get_by_role("button", name="Matrix").click()
     choose_head(page, 1, 0)
     eventually(page, lambda: len(fetched_blocks(page)) == 2)

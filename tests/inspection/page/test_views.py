@@ -18,13 +18,7 @@ from tests.fixtures.documents import (
     image_frame,
     translator_frame,
 )
-from tests.fixtures.page_views import OF_WEIGHTS, VIEWS, choose_head, eventually
-
-
-def settle(page):
-    """Wait until the requested view is drawn: its layer may still have to be unpacked."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    expect(page.locator(".sentence")).not_to_contain_text("Loading this layer")
+from tests.fixtures.page_views import OF_WEIGHTS, VIEWS, choose_head, eventually, settle
 
 
 def sentence(page):
@@ -108,11 +102,10 @@ def test_columns_are_keys_and_rows_are_queries(opened):
     weights = translator_frame().maps[1].weights[1][2]
     page = opened("all", "view=matrix&frame=3&map=cross&layer=1&head=2")
     canvas = page.locator(".body canvas").first
-    page.wait_for_timeout(200)
-    box = canvas.bounding_box()
+    settle(page)
     width, height = map(float, canvas.get_attribute("data-cell").split())
     for query, key in ((0, 7), (8, 0), (6, 3)):
-        page.mouse.move(box["x"] + 92 + (key + 0.5) * width, box["y"] + 74 + (query + 0.5) * height)
+        canvas.hover(position={"x": 92 + (key + 0.5) * width, "y": 74 + (query + 0.5) * height})
         tip = page.locator(".tip").first
         expect(tip).to_contain_text(
             re.compile(f"{re.escape(TARGET[query])}.*→.*{re.escape(SOURCE[key])}")
@@ -128,6 +121,7 @@ def number(words):
 def test_masked_cells_are_grey_and_their_tooltip_gives_the_reason(opened):
     page = opened("all", "view=matrix&frame=3&map=decoder&query=2&key=5")
     expect(page.locator(".tip").first).to_contain_text("the key comes later")
+    settle(page)
     masked, unmasked = page.locator(".body canvas").first.evaluate("""(canvas) => {
         const sharp = devicePixelRatio;
         const [width, height] = canvas.dataset.cell.split(" ").map(Number);
@@ -144,12 +138,12 @@ def test_masked_cells_are_grey_and_their_tooltip_gives_the_reason(opened):
 def test_zooming_in_shows_fewer_cells(opened):
     page = opened("all", "view=matrix&layer=1&query=4&key=4")
     canvas = page.locator(".body canvas").first
-    page.wait_for_timeout(150)
+    settle(page)
     before = canvas.evaluate("canvas => canvas.toDataURL()")
     page.get_by_role("button", name="Zoom in").click()
-    assert canvas.evaluate("canvas => canvas.toDataURL()") != before
+    eventually(page, lambda: canvas.evaluate("canvas => canvas.toDataURL()") != before)
     page.get_by_role("button", name="Whole map").click()
-    assert canvas.evaluate("canvas => canvas.toDataURL()") == before
+    eventually(page, lambda: canvas.evaluate("canvas => canvas.toDataURL()") == before)
 
 
 def test_one_state_is_shared_by_all_views(opened):
@@ -239,11 +233,10 @@ def test_the_alignment_names_the_source_word_with_the_largest_weight(opened):
 def test_a_patch_of_an_image_can_be_clicked(opened):
     page = opened("all", "view=image&frame=5&query=0")
     canvas = page.locator(".body canvas").first
-    page.wait_for_timeout(300)
-    box = canvas.bounding_box()
+    settle(page)
     # 60 of 66 rows of pixels are covered by 4 rows of patches: row 3, column 2 of 6.
     width = float(canvas.get_attribute("data-image"))
-    page.mouse.click(box["x"] + 1.5 / 6 * width, box["y"] + 2.5 / 4 * width * 66 / 90 * 60 / 66)
+    canvas.click(position={"x": 1.5 / 6 * width, "y": 2.5 / 4 * width * 66 / 90 * 60 / 66})
     row = image_frame().maps[0].weights[0][0, 2 + 2 * 6 + 1]
     expect(page.locator(".sentence")).to_contain_text("row 3, col 2")
     position = top_rows(page)[0][1]
@@ -285,7 +278,7 @@ def test_a_small_map_is_drawn_upright_at_its_cell_of_the_grid(opened, tmp_path):
     frame = Frame(label="", model={}, sides=sides, maps=maps)
     write_page(tmp_path / "a.html", encode(Document(title="", frames=[frame])))
     page = opened(tmp_path / "a.html", "view=grid")
-    page.wait_for_timeout(300)
+    settle(page)
     canvas = page.locator(".body canvas")
     x, y = canvas.evaluate(DARKEST, 1)
     width, height = map(float, canvas.get_attribute("data-cell").split())
@@ -303,7 +296,7 @@ def test_the_brightest_patch_is_the_one_with_the_weight(opened, tmp_path):
     write_page(tmp_path / "a.html", encode(Document(title="", frames=[frame])))
     # so narrow that the original is not beside it, which is as bright
     page = opened(tmp_path / "a.html", "view=image&query=0", width=300, height=1400)
-    page.wait_for_timeout(300)
+    settle(page)
     canvas = page.locator(".body canvas").first
     x, y = canvas.evaluate(DARKEST, -1)
     width = canvas.evaluate("(canvas) => canvas.clientWidth")

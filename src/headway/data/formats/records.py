@@ -29,36 +29,44 @@ ROWS_LIMIT = 100_000_000
 BYTES_LIMIT = 64 * 2**30  # of the columns of a Parquet file, unpacked
 METADATA = b"huggingface"  # key of the schema's metadata with the types of the columns
 Record = tuple[int, dict[str, object]]  # line or row number, values by name
+_DATA = "data"  # key of the list of records, if a .json file is an object
 
 
-def read_records(
-    path: Path, bad_rows: BadRows, lines: Iterator[str] | None = None
-) -> Iterator[Record]:
+def read_records(path: Path, bad_rows: BadRows) -> Iterator[Record]:
     """Yield (number, values by name) for each record of a file, whose name ends in `ENDINGS`.
 
-    A line of a .jsonl file is a JSON object. A .json file is a list of objects, or has such lines.
-    Numbers that are not finite may be in values that are not used, and become float. A Parquet file
-    has rows, and columns of class numbers become class names (`parquet_rows`). bad_rows: the policy
-    for records that are invalid. lines: those of a JSON file that is already open (`json_lines`).
+    A line of a .jsonl file is a JSON object. A .json file has such lines, or it is a list of
+    objects, an object whose `data` is that list, or one object. Numbers that are not finite may be
+    in values that are not used, and become float. A Parquet file has rows, and columns of class
+    numbers become class names (`parquet_rows`). bad_rows: the policy for records that are invalid.
 
     Raises DataError with file and line or row for a record that is invalid.
     """
     if ending(path) == PARQUET:
         yield from parquet_rows(path)
         return
-    first, lines = begun(json_lines(path) if lines is None else lines)
-    if ending(path) == ".json" and first.lstrip().startswith("["):
-        content = "\n".join(lines).encode()
-        rows = enumerate(parse_json(content, str(path), only_finite=False), start=1)
-        yield from bad_rows.parsed(rows, partial(_listed, path))
+    is_json = ending(path) == ".json"
+    first, lines = begun(read_lines(path, FILE_LIMIT if is_json else LINE_LIMIT))
+    if is_json and _is_whole(first):
+        content = parse_json("\n".join(lines).encode(), str(path), only_finite=False)
+        if isinstance(content, dict):
+            content = content[_DATA] if isinstance(content.get(_DATA), list) else [content]
+        yield from bad_rows.parsed(enumerate(content, start=1), partial(_listed, path))
     else:
         filled = (pair for pair in enumerate(lines, start=1) if pair[1].strip())
         yield from bad_rows.parsed(filled, partial(_parsed, path))
 
 
-def json_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file of JSON, plain or .gz, as `read_lines` does."""
-    return read_lines(path, FILE_LIMIT if ending(path) == ".json" else LINE_LIMIT)
+def _is_whole(first: str) -> bool:
+    """Return whether a .json file with this first line is one JSON value, without a record in each
+    line."""
+    if first.lstrip().startswith("["):
+        return True
+    try:
+        record = parse_json(first.encode(), "", only_finite=False)
+    except DataError:  # an object of several lines, or a line that is not valid
+        return first.strip() == "{"
+    return isinstance(record, dict) and isinstance(record.get(_DATA), list)
 
 
 def begun(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -98,11 +106,11 @@ def _parsed(path: Path, numbered: tuple[int, str]) -> Record:
 
 def _object(row: object, where: str) -> dict[str, object]:
     if not isinstance(row, dict):
-        raise DataError(
-            "the record must be a JSON object, but it is another JSON value",
-            where,
-            'write each record as {"name": value, ...}',
-        )
+        hint = 'write each record as {"name": value, ...}'
+        if isinstance(row, list):
+            hint += "; a file that is one list of records is named .json"
+        kind = "a list" if isinstance(row, list) else "another JSON value"
+        raise DataError(f"the record must be a JSON object, but it is {kind}", where, hint)
     return row
 
 

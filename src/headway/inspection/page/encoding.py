@@ -218,7 +218,7 @@ def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, object]:
 
 def _side(side: Side) -> dict[str, object]:
     count, prefix, grid = len(side.tokens), side.num_prefix_tokens, side.grid
-    if grid is not None and count - prefix != grid[0] * grid[1]:
+    if grid is not None and count - prefix < grid[0] * grid[1]:
         raise ValueError(
             f"{count} tokens, {prefix} of them before the patches, do not fit a grid of "
             f"{grid[0]} x {grid[1]} patches"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.base.shapes import Tensor
 from headway.decoding import GenerationConfig, Reason, Rule
 
 
@@ -110,6 +111,7 @@ class Generation(Job):
     with different salts share nothing in the prefix cache. rules: apply before those of `config`.
     stop_tokens: end an output, besides the end-of-text token. ignores_eos: whether the end-of-text
     token ends no output. keeps_stop: whether outputs end with their stop string or stop token.
+    images: those of a prompt that has places for them; it is read at once and is not cached.
     shown: whether `Grown` is reported, or only `Finished`.
     """
 
@@ -122,4 +124,5 @@ class Generation(Job):
     stop_tokens: frozenset[int] = frozenset()
     ignores_eos: bool = False
     keeps_stop: bool = False
+    images: Tensor | None = None
     shown: bool = False

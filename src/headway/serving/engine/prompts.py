@@ -12,7 +12,7 @@ from headway.base.transfers import upload
 from headway.blocks import DecoderState
 from headway.data.padding import padded
 from headway.decoding import MinLength, open_outputs, sampling_of
-from headway.models import GPT
+from headway.models import GPT, MultimodalGPT
 from headway.serving.engine.continuous import Stream
 from headway.serving.engine.jobs import Finished, Generation, Grown, PromptScores
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
@@ -39,6 +39,7 @@ class PromptReader:
         at_once: int = BLOCK,
     ) -> None:
         self.model, self.job, self._cache = model, job, cache
+        self._images = job.images
         self._at_once = at_once if job.scored is None else BLOCK
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
@@ -53,7 +54,7 @@ class PromptReader:
         self.state = model.start(torch.zeros(1, 0, dtype=torch.long, device=self._device))
         self._scores: list[tuple[float, tuple[tuple[int, float], ...]]] = []
         self.cached = 0
-        if job.caches and job.scored is None:
+        if self._caches and job.scored is None:
             self.cached = cache.read(job.prompt, job.salt, self.state)
         self._read = self.cached
 
@@ -65,7 +66,17 @@ class PromptReader:
     def is_short(self) -> bool:
         """Whether nothing was read yet and the prompt has no whole block, so that it can be read
         together with others."""
-        return self._read == 0 and 1 < len(self.job.prompt) <= BLOCK and self.job.scored is None
+        return (
+            self._read == 0
+            and 1 < len(self.job.prompt) <= BLOCK
+            and self.job.scored is None
+            and self._images is None
+        )
+
+    @property
+    def _caches(self) -> bool:
+        """Whether the prefix cache is used: equal tokens may stand for different images."""
+        return self.job.caches and self._images is None
 
     @property
     def done(self) -> bool:
@@ -73,7 +84,13 @@ class PromptReader:
         return self._read >= len(self.job.prompt) - 1
 
     def read_block(self) -> int:
-        """Read the next block; return its number of tokens."""
+        """Read the next block; return its number of tokens. A prompt with images is one block."""
+        if self._images is not None:
+            assert isinstance(self.model, MultimodalGPT)
+            tokens = upload(torch.tensor([self.job.prompt[:-1]]), self._device)
+            self.state = self.model.start(tokens, images=self._images)
+            self._read = len(self.job.prompt) - 1
+            return self._read
         stop = min(len(self.job.prompt) - 1, self._read + self._at_once)
         tokens = upload(torch.tensor([self.job.prompt[self._read : stop]]), self._device)
         if self.job.scored is None:
@@ -98,7 +115,7 @@ class PromptReader:
         The reader, to which the streams refer, does not keep the state: its keys and values would
         be in memory until the last of them ends, besides those in the batch.
         """
-        if self.job.caches:
+        if self._caches:
             self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
         state = self.state
         del self.state

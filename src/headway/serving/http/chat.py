@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -9,10 +10,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headway.bundle import TextGenerating
+from headway.base.errors import HeadwayError
+from headway.base.shapes import Tensor
+from headway.bundle import ImageReading, TextGenerating
 from headway.interop.control_tokens import strings_in
 from headway.serving.http.chat_templates import Templates
-from headway.serving.http.conversations import ConversationFields, conversation_of
+from headway.serving.http.conversations import ConversationFields, conversation_of, turns_of
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
     check_fields,
@@ -26,6 +29,9 @@ from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT
 from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 from headway.serving.http.tool_calls import CallReader, has_known_calls
+
+ONLY_TEXTS = ("continue_final_message", "use_beam_search", "truncate_prompt_tokens")
+"""Fields of a request that must be unset if the conversation has images."""
 
 
 class ChatRequest(ConversationFields, kw_only=True):
@@ -117,7 +123,8 @@ async def chat_completions(request: Request) -> Response:
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
-    conversation = conversation_of(fields, served.template)
+    reads_images = isinstance(bundle, ImageReading)
+    conversation = conversation_of(fields, served.template, reads_images=reads_images)
     given = [
         conversation.messages,
         conversation.tools,
@@ -127,8 +134,12 @@ async def chat_completions(request: Request) -> Response:
     characters = sum(map(len, strings_in(given)))
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
-    prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
-    prompt = truncated(prompt, fields, served)
+    images: Tensor | None = None
+    if any(isinstance(message["content"], list) for message in conversation.messages):
+        prompt, images = await _with_images(fields, conversation.messages, bundle)
+    else:
+        prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
+        prompt = truncated(prompt, fields, served)
     reads_calls = conversation.tools is not None and has_known_calls(
         served.template.selected(None, has_tools=True)
     )
@@ -142,8 +153,31 @@ async def chat_completions(request: Request) -> Response:
         form=ChatForm(reads_calls=reads_calls),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
         rules=await request_rules(served, fields),
+        images=images,
     )
     return await answer(request, asked, models.seconds)
+
+
+async def _with_images(
+    fields: ChatRequest, messages: Sequence[Mapping[str, object]], bundle: ImageReading
+) -> tuple[list[int], Tensor]:
+    """Return the tokens of a conversation with images, and the images.
+
+    ApiError 400 for an image that cannot be read, and for a field that images exclude.
+    """
+    for name in ONLY_TEXTS:
+        if getattr(fields, name) not in (None, False):
+            raise ApiError(400, f"{name} is available only without images", param=name)
+    turns = turns_of(messages)
+
+    def made() -> tuple[list[int], Tensor]:
+        return bundle.prompt(turns), bundle.pixels([i for turn in turns for i in turn.images])
+
+    try:
+        return await run_in_threadpool(made)
+    except HeadwayError as error:
+        message = f"{error.where}: {error.what}" if error.where else error.what
+        raise ApiError(400, message, param="messages") from error
 
 
 def _max_tokens(fields: ChatRequest, prompt: list[int], served: ServedModel) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -9,12 +11,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from headway.data.dialogues import IMAGE, Turn
 from headway.interop import ChatTemplate
 from headway.interop.chat_prompts import Conversation
 from headway.serving.http.generation_fields import GenerationFields
 from headway.serving.http.replies import ApiError
 
-MOST_MESSAGES, MOST_TOOLS = 1024, 128
+MOST_MESSAGES, MOST_TOOLS, MOST_IMAGES = 1024, 128, 64
+IMAGE_PART = "image_url"
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal")
 """Fields of a message of the assistant that has no content."""
 RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
@@ -25,6 +29,19 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text"):
     """A part of a message."""
 
     text: str
+
+
+class ImageURL(msgspec.Struct):
+    """An image as a data: URL. detail: the resolution, which the model decides."""
+
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(msgspec.Struct, tag_field="type", tag=IMAGE_PART):
+    """A part of a message of the user, for a model that reads images."""
+
+    image_url: ImageURL
 
 
 class Function(msgspec.Struct, kw_only=True):
@@ -77,9 +94,12 @@ class ConversationFields(GenerationFields, kw_only=True):
     continue_final_message: bool | None = None
 
 
-def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conversation:
+def conversation_of(
+    fields: ConversationFields, template: ChatTemplate, *, reads_images: bool = False
+) -> Conversation:
     """Return the conversation of a request. ApiError 400 names an invalid field, and one that the
-    template does not use."""
+    template does not use. reads_images: whether messages of the user may have images, which stay in
+    their content (`turn_of`)."""
     tools = tools_of(fields)
     source = template.selected(None, has_tools=tools is not None)
     if tools is not None and not _uses(source, "tools"):
@@ -101,7 +121,7 @@ def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conve
         raise ApiError(400, message, param="continue_final_message")
     begins = fields.add_generation_prompt
     return Conversation(
-        messages=[_checked(n, message) for n, message in enumerate(fields.messages)],
+        messages=[_checked(n, message, reads_images) for n, message in enumerate(fields.messages)],
         tools=tools,
         documents=fields.documents or None,
         variables=variables,
@@ -140,16 +160,25 @@ def _uses(source: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", source) is not None
 
 
-def _checked(number: int, values: Mapping[str, object]) -> dict[str, object]:
-    """Return a message for the template: its content as one text, its tool calls as objects."""
+def _checked(
+    number: int, values: Mapping[str, object], reads_images: bool = False
+) -> dict[str, object]:
+    """Return a message for the template: its content as one text, its tool calls as objects. With
+    images, its content stays a list of parts."""
     where = f"messages[{number}]"
     content = values.get("content")
-    for n, part in enumerate(content if isinstance(content, list) else ()):
-        kind = part.get("type") if isinstance(part, dict) else None
+    parts = content if isinstance(content, list) else []
+    kinds = [part.get("type") if isinstance(part, dict) else None for part in parts]
+    has_images = IMAGE_PART in kinds
+    if has_images and reads_images and values.get("role") == "user":
+        return {**values, "content": parts}
+    for n, kind in enumerate(kinds):
         if kind is not None and kind != "text":
             reason = (
                 f"is of type {str(kind)[:40]!r}, but this model reads only parts of type 'text'"
             )
+            if reads_images and kind == IMAGE_PART:
+                reason = "is an image, but only messages of the role 'user' may have images"
             raise ApiError(400, f"{where}.content[{n}] {reason}", param="messages")
     try:
         message = msgspec.convert(values, Message)
@@ -165,6 +194,52 @@ def _checked(number: int, values: Mapping[str, object]) -> dict[str, object]:
     if message.tool_calls is not None:
         checked["tool_calls"] = _with_objects(message.tool_calls)
     return checked
+
+
+def turns_of(messages: Sequence[Mapping[str, object]]) -> list[Turn]:
+    """Return checked messages as turns, with the bytes of their images.
+
+    ApiError 400 names a part that is no text and no image as a data: URL; nothing is downloaded.
+    """
+    turns = []
+    for number, message in enumerate(messages):
+        content = message["content"]
+        images: list[bytes] = []
+        if isinstance(content, list):
+            texts = []
+            for n, part in enumerate(content):
+                found = _part(part, f"messages[{number}].content[{n}]")
+                images += [found] if isinstance(found, bytes) else []
+                texts.append(IMAGE if isinstance(found, bytes) else found.replace(IMAGE, " "))
+            content = "".join(texts)
+        turns.append(Turn(str(message["role"]), str(content or ""), images=tuple(images)))
+    if sum(len(turn.images) for turn in turns) > MOST_IMAGES:
+        raise ApiError(400, f"messages have more than {MOST_IMAGES} images", param="messages")
+    return turns
+
+
+def _part(part: object, where: str) -> str | bytes:
+    """Return the text of a part, or the bytes of its image."""
+    try:
+        checked = msgspec.convert(part, TextPart | ImagePart)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"{where}: {error}", param="messages") from None
+    if isinstance(checked, TextPart):
+        return checked.text
+    url = checked.image_url.url
+    head, _, coded = url.partition(";base64,")
+    if not head.lower().startswith("data:"):
+        raise ApiError(
+            400,
+            f"{where}.image_url.url must be a data: URL with the image in base64, not "
+            f"{head[:40]!r}: this server downloads nothing",
+            param="messages",
+        )
+    try:
+        return base64.b64decode(coded, validate=True)
+    except (binascii.Error, ValueError):
+        message = f"{where}.image_url.url must have the image in base64, after ';base64,'"
+        raise ApiError(400, message, param="messages") from None
 
 
 def _with_objects(calls: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

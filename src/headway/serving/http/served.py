@@ -85,7 +85,7 @@ class ServedModel:
 
     @property
     def verbs(self) -> dict[str, AnyPredicts]:
-        names = [name for name, entry in TASKS.items() if entry.kind == self.bundle.kind]
+        names = [name for name, entry in TASKS.items() if self.bundle.kind in entry.kinds]
         return {verb: task(name).prediction for name in names if (verb := TASKS[name].verb)}
 
 

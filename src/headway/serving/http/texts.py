@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.bundle import TextGenerating
 from headway.decoding import (
     Continuation,
@@ -79,7 +80,8 @@ class TextRequest:
     """A checked request. prompts: tokens of each prompt. echoes: the texts that outputs begin with,
     one for each prompt. logprobs: number of alternatives of each token; None for no logprobs.
     scores_prompts: whether tokens of the prompt have logprobs, too. dropped: whether the only
-    generated token is dropped, since only the prompt is of interest."""
+    generated token is dropped, since only the prompt is of interest. images: those of the only
+    prompt, for a model that reads images."""
 
     served: ServedModel
     bundle: TextGenerating
@@ -92,6 +94,7 @@ class TextRequest:
     scores_prompts: bool = False
     dropped: bool = False
     rules: Sequence[Rule] = ()
+    images: Tensor | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -182,6 +185,7 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
         stop_tokens=frozenset(asked.fields.stop_token_ids or ()),
         ignores_eos=bool(asked.fields.ignore_eos),
         keeps_stop=bool(asked.fields.include_stop_str_in_output),
+        images=asked.images,
         shown=bool(asked.fields.stream),
         **common,
     )

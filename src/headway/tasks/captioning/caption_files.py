@@ -15,8 +15,7 @@ from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import ImageFiles, LabelledImage
 from headway.data.formats.lines import location
 from headway.data.formats.split_files import SPLITS, TRAIN
-from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
-from headway.data.media_kinds import remedy_of
+from headway.data.images import BYTES_LIMIT, image_file
 from headway.data.rows import Row, read_rows
 
 SPLIT = "split"  # default name of the column of splits
@@ -113,7 +112,14 @@ def _by_path(
     """Yield one image per file, in the order of the first rows, with the captions of all rows."""
 
     def parsed(row: Row) -> _CaptionRow:
-        file, split = _file(row, columns.image), _split(row, columns)
+        file = image_file(
+            row.path.parent,
+            row.values.get(columns.image),
+            repr(columns.image),
+            row.where,
+            "enter a path, or name the column of the paths with --data.image",
+        )
+        split = _split(row, columns)
         return _CaptionRow(file, _texts(row, columns), split, row.where)
 
     texts_by_file: dict[Path, dict[str, tuple[str, ...]]] = {}
@@ -135,34 +141,6 @@ def _by_path(
         read = partial(read_bytes, file, BYTES_LIMIT)
         image = LabelledImage("", str(file), partial(files.read, str(file), read))
         yield CaptionedImage(image, captions, splits[file])
-
-
-def _file(row: Row, column: str) -> Path:
-    value, where = row.values.get(column), row.where
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(
-            f"the value of {column!r} is missing, or not an image path",
-            where,
-            "enter a path, or name the column of the paths with --data.image",
-        )
-    file = row.path.parent / value.strip()
-    try:
-        exists = file.is_file()
-    except (OSError, ValueError):  # too long for a name, or with a zero in it
-        exists = False
-    if not exists:
-        raise DataError(
-            f"no such image file: {str(file)[:200]}",
-            where,
-            "paths are relative to the folder of the table",
-        )
-    if not is_image(file.name):
-        raise DataError(
-            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
-            where,
-            remedy_of(file),
-        )
-    return file
 
 
 def _texts(row: Row, columns: CaptionColumns) -> Captions:

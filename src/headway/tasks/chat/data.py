@@ -1,17 +1,14 @@
-"""The conversations of a run: reads, splits and encodes them; and the questions of the held-out
-ones."""
+"""The conversations of a run: reads, splits and encodes them."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.bundle import TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import DIALOGUES, ENDINGS, Dialogue, read_dialogues
-from headway.data.split import evenly_spaced
 from headway.tasks.chat.config import LONGEST, ChatDataConfig, ChatRunConfig, ChatScoring
 from headway.tasks.dialogue_store import (
     TRAIN,
@@ -113,30 +110,3 @@ def read_chat(
             Path(folder) / "dialogues",
             NONE_LEFT_OUT,
         )
-
-
-@dataclass(frozen=True)
-class Question:
-    """The tokens up to the last answer of a conversation, and those of this answer."""
-
-    prompt: list[int]
-    answer: list[int]
-
-
-def questions_of(
-    dialogues: EncodedDialogues, ends: Sequence[int], most: int | None
-) -> list[Question]:
-    """Return the last questions of at most `most` conversations, evenly spaced; None: all.
-
-    ends: the tokens that end an answer; a truncated answer has none, and is left out.
-    """
-    questions = []
-    for index in range(len(dialogues)):
-        tokens, is_target = dialogues.sequence(index)
-        last = int(is_target.nonzero()[0][-1]) + 1
-        start = last - 1
-        while start > 1 and is_target[start - 1]:
-            start -= 1
-        if tokens[last - 1] in ends:
-            questions.append(Question(tokens[:start].tolist(), tokens[start:last].tolist()))
-    return [questions[i] for i in evenly_spaced(len(questions), most)]

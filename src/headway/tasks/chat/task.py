@@ -21,16 +21,16 @@ from headway.data.split import evenly_spaced
 from headway.data.stream import Batches
 from headway.decoding import GenerationConfig, generate_from_tokens
 from headway.evaluation import nats_of
+from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    Question,
     check_chat,
     held_out_chat,
     prepare_chat,
-    questions_of,
     read_chat,
 )
+from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
     DialogueBatch,
     EncodedDialogues,
@@ -109,7 +109,8 @@ def evaluate(
 
     nats is the mean negative log-likelihood of the tokens of all answers. exact is the fraction of
     conversations whose last answer the model, asked the last question, writes without a difference:
-    greedy decoding, whitespace around the answer aside.
+    greedy decoding, whitespace around the answer aside; also for each kind of conversation, if they
+    have kinds.
     """
     chosen = evenly_spaced(len(dialogues), options.conversations)
     rows = rows_of(chosen, dialogues.lengths, int(dialogues.lengths[chosen].max()))
@@ -126,9 +127,10 @@ def evaluate(
     outputs = answers_to(bundle, questions, share.after(len(rows)))
     decode = bundle.tokenizer.decode
     references = [decode(question.answer).strip() for question in questions]
+    is_exact = [float(one == other) for one, other in zip(outputs, references, strict=True)]
     if questions:
-        exact = sum(map(str.__eq__, outputs, references)) / len(questions)
-        metrics.append(Metric("exact", exact))
+        metrics.append(Metric("exact", sum(is_exact) / len(questions)))
+    table = by_kind([question.kind for question in questions], is_exact)
     counts = {"conversations": len(chosen), "targets": nats.count, "answers": len(questions)}
     shown = range(min(options.sample, len(questions)))
     samples: Sequence[Mapping[str, str]] = [
@@ -139,7 +141,7 @@ def evaluate(
         }
         for i in shown
     ]
-    return Scores(tuple(metrics), counts, samples)
+    return Scores(tuple(metrics), counts, samples, details={KINDS: table} if table else {})
 
 
 def answers_to(
@@ -161,13 +163,14 @@ def answers_to(
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """Format the loss and the exact answers, and the samples if any."""
+    """Format the loss and the exact answers, those of each kind, and the samples if any."""
     counts = scores.counts
     exact = f"   exact answers {scores['exact']:.3f}" if "exact" in scores else ""
     lines = [
         f"{scores['nats']:.4f} nats per token of an answer{exact}",
         f"{counts['conversations']:,} conversations, {counts['targets']:,} target tokens, "
         f"{counts['answers']:,} questions",
+        *kind_lines(scores.details.get(KINDS, {})),
     ]
     return [*lines, *(f"{sample['prompt']} -> {sample['output']}" for sample in scores.samples)]
 
@@ -189,6 +192,7 @@ CHAT = Task(
         "serve {run}",
         "eval {run}",
         "train prefer PAIRS --from {run}",
+        "train reward TASK --from {run}",
         "export {run} --to hf",
     ),
 )

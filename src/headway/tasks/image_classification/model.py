@@ -11,13 +11,17 @@ from typing import ClassVar
 import torch
 
 from headway import interop
+from headway.base.errors import UsageError
 from headway.base.files import are_distinct_names
-from headway.base.settings import required
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Classified,
-    ClassOptions,
+    ClassifiedImage,
+    ImageClassOptions,
     ImageEncoding,
+    ImageInput,
+    ImageTextBundle,
+    ImageTextReader,
     Preprocessing,
     Readout,
     StoredReader,
@@ -28,7 +32,7 @@ from headway.bundle.arguments import checked
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader
 from headway.data.image_reader import ImageReader
 from headway.interop import Exported
-from headway.models import ViT, ViTClassifier
+from headway.models import ImageText, ViT, ViTClassifier
 
 
 @dataclass(frozen=True)
@@ -51,28 +55,7 @@ class ImageClasses(StoredReader):
         return cls(ImageReader.load(folder), tuple(settings["labels"]))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageInput:
-    """One input of an image classifier."""
-
-    image: Path = required(
-        "images (.png .jpg .webp .gif .bmp .tif), or sounds (.wav) for a classifier of sounds"
-    )
-
-
-DEFAULTS = ClassOptions()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassifiedImage:
-    """The predicted class of an image file.
-
-    probabilities: of the requested number of labels, most probable first.
-    """
-
-    file: str
-    label: str
-    probabilities: dict[str, float]
+DEFAULTS = ImageClassOptions()
 
 
 class ImageClassifierBundle(ImageEncoding):
@@ -107,9 +90,22 @@ class ImageClassifierBundle(ImageEncoding):
         return classified
 
     def predict(
-        self, inputs: Sequence[ImageInput], options: ClassOptions = DEFAULTS, *, first: int = 1
+        self,
+        inputs: Sequence[ImageInput],
+        options: ImageClassOptions = DEFAULTS,
+        *,
+        first: int = 1,
     ) -> list[ClassifiedImage]:
-        """Classify image files, with as many labels per image as the options request."""
+        """Classify image files, with as many labels per image as the options request.
+
+        Raises UsageError for other labels than those of the model.
+        """
+        if options.labels is not None or options.template != DEFAULTS.template:
+            raise UsageError(
+                "labels and template are for models of images and texts (CLIP, SigLIP); this "
+                f"classifier has its own {len(self.labels)} labels",
+                hint="leave them out",
+            )
         classified = self.classify([item.image for item in inputs])
         return [
             ClassifiedImage(
@@ -151,6 +147,18 @@ def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> Im
     return ImageClassifierBundle(model, ImageClasses(reader, labels))
 
 
-def to_hugging_face(bundle: ImageClassifierBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(
+    bundle: ImageClassifierBundle | ImageTextBundle, folder: Path, family: str | None
+) -> Exported:
     """Write a Hugging Face folder with the image classifier, its labels and its image reader."""
+    assert isinstance(bundle, ImageClassifierBundle)  # the only kind that is registered with it
     return interop.export_images(bundle.model, bundle.reader, folder, family, bundle.labels)
+
+
+def image_text_from_hugging_face(
+    model: ImageText, folder: Path, model_type: str
+) -> ImageTextBundle:
+    """Make a bundle of the model with the image reader and the tokenizer of the folder."""
+    images = interop.read_image_reader(folder, model.config.vit, model_type)
+    tokenizer, frame = interop.read_paired_texts(folder, model.config, model_type)
+    return ImageTextBundle(model, ImageTextReader(images, tokenizer, frame))

@@ -19,7 +19,16 @@ from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
 from headway.blocks import patchify
-from headway.bundle import ClassOptions, ImageEncoding, label_cells, label_scores
+from headway.bundle import (
+    ClassifiedImage,
+    ImageClassOptions,
+    ImageEncoding,
+    ImageInput,
+    ImageTextBundle,
+    ZeroShotClassifier,
+    label_cells,
+    label_scores,
+)
 from headway.data.image_examples import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import check_known
@@ -42,11 +51,10 @@ from headway.tasks.image_classification.data import (
     images_of_files,
 )
 from headway.tasks.image_classification.model import (
-    ClassifiedImage,
     ImageClasses,
     ImageClassifierBundle,
-    ImageInput,
     from_hugging_face,
+    image_text_from_hugging_face,
     to_hugging_face,
 )
 from headway.tasks.image_data import (
@@ -154,31 +162,39 @@ def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit)
 
 
 def evaluate(
-    bundle: ImageClassifierBundle,
+    bundle: ImageClassifierBundle | ImageTextBundle,
     images: ImageExamples,
     options: NoOptions = NO_OPTIONS,
     share: Share = WHOLE,
 ) -> Scores:
     """Evaluate an image classifier (`score_classes`).
 
-    Raises DataError if there is no image, and for a class that the model does not have.
+    A model of images and texts chooses among the classes of the images (zero-shot). Raises
+    DataError if there is no image, and for a class that the model does not have.
     """
-    numbers = {label: i for i, label in enumerate(bundle.labels)}
-    labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))
-    check_known(labelled, numbers, "class")
     if not len(images):
         raise DataError("no images to evaluate")
+    classifier: ImageClassifierBundle | ZeroShotClassifier
+    if isinstance(bundle, ImageTextBundle):
+        classifier = bundle.classifier(sorted({*images.labels}))
+    else:
+        classifier = bundle
+    numbers = {label: i for i, label in enumerate(classifier.labels)}
+    labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))
+    check_known(labelled, numbers, "class")
 
     def compute(chosen: Sequence[int]) -> Float[Tensor, "B C"]:
-        return bundle.logits(images.batch(chosen, bundle.reader).to(bundle.device)).cpu()
+        return classifier.logits(images.batch(chosen, bundle.reader).to(bundle.device)).cpu()
 
     parts = share.each(chunks(range(len(images)), IMAGES_AT_ONCE), compute, len)
     true = [numbers[label] for label in images.labels]
-    return score_classes(torch.cat(parts), true, bundle.labels, "images", TOP)
+    return score_classes(torch.cat(parts), true, classifier.labels, "images", TOP)
 
 
 def prediction_lines(
-    bundle: ImageClassifierBundle, prediction: ClassifiedImage, options: ClassOptions
+    bundle: ImageClassifierBundle | ImageTextBundle,
+    prediction: ClassifiedImage,
+    options: ImageClassOptions,
 ) -> list[Styled]:
     """Format the file, then labels and probabilities, most probable first, separated by tabs."""
     cells = label_cells(prediction.probabilities, options.top or TOP)
@@ -186,7 +202,9 @@ def prediction_lines(
 
 
 def pipeline_form(
-    bundle: ImageClassifierBundle, prediction: ClassifiedImage, options: ClassOptions
+    bundle: ImageClassifierBundle | ImageTextBundle,
+    prediction: ClassifiedImage,
+    options: ImageClassOptions,
 ) -> list[dict[str, object]]:
     """Return the labels with their scores."""
     return label_scores(prediction.probabilities)
@@ -206,13 +224,21 @@ IMAGE_CLASSIFICATION = Task(
     bundles={
         "vit-classifier": BundleSpec(
             bundle=ImageClassifierBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
+        ),
+        "image-text": BundleSpec(bundle=ImageTextBundle, foreign=image_text_from_hugging_face),
     },
     predicts=Predicts(
         input=ImageInput,
-        options=ClassOptions,
+        options=ImageClassOptions,
         show=prediction_lines,
-        pipeline=Pipeline(form=pipeline_form, option_names={"top_k": "top"}),
+        pipeline=Pipeline(
+            form=pipeline_form,
+            option_names={
+                "top_k": "top",
+                "candidate_labels": "labels",
+                "hypothesis_template": "template",
+            },
+        ),
     ),
     next_commands=("classify {run} FILES", "eval {run} --confusion confusion.png"),
 )

@@ -12,7 +12,7 @@ from headway.bundle import TextBundle
 from headway.data.documents import read_documents
 from headway.data.prepared import prepared
 from headway.data.text_corpus import TextCorpus, joined, prepare_text, split_end
-from headway.data.token_shards import TokenShards, is_tokens
+from headway.data.token_shards import TokenShards, is_tokens, opened_tokens
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import (
     LanguageDataConfig,
@@ -144,14 +144,19 @@ def _prepared_tokens(
 
     Raises DataError if a shard is missing or damaged, or for another tokenizer.
     """
-    sources = [TokenShards.open(Path(source)) for source in data.train]
+
+    def opened(source: str) -> TokenShards:
+        step = {"kind": "preparing", "what": source, "unit": "bytes"}
+        return opened_tokens(source, lambda done: emit({**step, "done": done}))
+
+    sources = [opened(source) for source in data.train]
     tokenizer = tokenizer_of_run(
         folder,
         load_tokenizer,
         lambda: (sources[0].tokenizer, f"of {data.train[0]}"),
         emit,
     )
-    held_out = [TokenShards.open(Path(source)) for source in data.valid]
+    held_out = [opened(source) for source in data.valid]
     needed = tokenizer if start is None else start.tokenizer
     for shards in (*sources, *held_out):
         if shards.fingerprint != needed.fingerprint:

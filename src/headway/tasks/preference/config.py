@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from headway.base.extensions import Names
 from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
+from headway.tasks.rewards import REWARDS
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
@@ -16,6 +18,19 @@ from headway.training import OptimizerConfig, PreferenceConfig, ScheduleConfig
 
 LONGEST = 256
 """The number of tokens of prompt and answer, if it is unset and the model allows it."""
+
+
+NO_JUDGE = "none"
+
+
+def judge_setting() -> Any:
+    """Declare the setting for the reward by which answers of two models are compared."""
+    return setting(
+        NO_JUDGE,
+        "reward by which the sampled answers of the model and of the reference are compared, for "
+        "win_rate; the right answer is the better one of the pair; with none, nothing is compared",
+        names=Names(REWARDS, (NO_JUDGE,)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +73,7 @@ class PreferenceEvaluationConfig(ObservationConfig):
     )
     sample: int = setting(2, "number of these answers that are shown, before and after", ge=0)
     tokens: int = count(64, "maximum number of tokens of a sampled answer", COPIES)
+    judge: str = judge_setting()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +85,7 @@ class PreferenceScoring:
     )
     sample: int = setting(0, "number of these answers that are shown, before and after", ge=0)
     tokens: int = count(64, "maximum number of tokens of a sampled answer", COPIES)
+    judge: str = judge_setting()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,6 @@ from headway.data.padding import IGNORED
 from headway.data.prepared import Progress
 from headway.data.store import Array, Store, new_store
 from headway.data.stream import Batch, Indices
-from headway.models import GPT
 from headway.tasks.dialogue_store import (
     TargetSequences,
     append,
@@ -42,9 +41,9 @@ from headway.tasks.preference.config import (
     PreferenceRunConfig,
     PreferenceScoring,
 )
+from headway.tasks.sampled_answers import log_probabilities, padded_answers
 from headway.tasks.sections import RunSettings
 from headway.tasks.target_mask import RenderedDialogue, Renderer, renderer_of
-from headway.training.objectives.preference import answer_log_probabilities
 
 PAIRS = ExampleFiles(
     examples=PREFERENCES,
@@ -110,6 +109,12 @@ class EncodedPairs:
         prompt: list[int] = tokens[: int(is_target.argmax())].tolist()
         return prompt
 
+    def answer(self, index: int) -> list[int]:
+        """Return the tokens of the better answer to a prompt."""
+        tokens, is_target = self.sides[0].sequence(index)
+        answer: list[int] = tokens[is_target].tolist()
+        return answer
+
     def batch(self, indices: Indices) -> PreferenceBatch:
         """Return the pairs with these indices as a batch."""
         chosen = [int(i) for i in indices]
@@ -118,31 +123,6 @@ class EncodedPairs:
         reference = torch.from_numpy(self.reference[chosen].T.flatten().copy())
         count = int((targets != IGNORED).sum())
         return PreferenceBatch(tokens, targets, count, reference, tuple(chosen[:8]))
-
-
-def padded_answers(
-    answers: Sequence[tuple[Array, Array]],
-) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
-    """Return the inputs of prompts with answers, and the next tokens, -1 outside of answers."""
-    width = max(len(tokens) for tokens, _ in answers) - 1
-    inputs = np.zeros((len(answers), width), np.int64)
-    targets = np.full((len(answers), width), IGNORED, np.int64)
-    for number, (tokens, is_target) in enumerate(answers):
-        inputs[number, : len(tokens) - 1] = tokens[:-1]
-        targets[number, : len(tokens) - 1] = np.where(is_target[1:], tokens[1:], IGNORED)
-    return torch.from_numpy(inputs), torch.from_numpy(targets)
-
-
-@torch.inference_mode()
-def log_probabilities(
-    model: GPT, answers: Sequence[tuple[Array, Array]], device: torch.device | str
-) -> list[float]:
-    """Return the log-probability of each answer after its prompt."""
-    tokens, targets = padded_answers(answers)
-    log_p: list[float] = answer_log_probabilities(
-        model, tokens.to(device), targets.to(device)
-    ).tolist()
-    return log_p
 
 
 def check_preferences(config: PreferenceRunConfig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,9 @@ from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import TextBundle
-from headway.data.dialogues import has_preferences
+from headway.data.dialogues import Problem, has_preferences
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, ByLength
-from headway.decoding import GenerationConfig, sample, sampling_of
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.dialogue_store import bundle_of, fitted_length, template_of_bundle, tuned
 from headway.tasks.finetuning import Sides, describe_shape
@@ -25,6 +23,7 @@ from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
 from headway.tasks.opening import load_as
 from headway.tasks.preference.config import (
     LONGEST,
+    NO_JUDGE,
     PreferenceRunConfig,
     PreferenceScoring,
     prefer,
@@ -35,18 +34,14 @@ from headway.tasks.preference.data import (
     PreferenceBatch,
     check_preferences,
     held_out_pairs,
-    log_probabilities,
     prepare_pairs,
     read_pairs,
 )
+from headway.tasks.rewards import named_reward, rewards_of
+from headway.tasks.sampled_answers import ROWS, divergence, mean_length, sampled
 from headway.tasks.task import Task
 from headway.training import PreferenceObjective
 from headway.training.objectives.preference import answer_pairs
-
-ROWS = 16
-"""Number of pairs, and of prompts, that are computed at once in an evaluation."""
-SEED = 1
-"""The random seed of the first answer, the same in all evaluations."""
 
 USUAL = PreferenceScoring()
 PreferenceJob = Job[PreferenceBatch, HeldOutPairs, PreferenceScoring]
@@ -72,7 +67,10 @@ def preference_job(
         objective=PreferenceObjective(config.objective),
         held_out=HeldOutPairs(prepared.held_out, start),
         evaluation=PreferenceScoring(
-            answers=evaluation.answers, sample=evaluation.sample, tokens=evaluation.tokens
+            answers=evaluation.answers,
+            sample=evaluation.sample,
+            tokens=evaluation.tokens,
+            judge=evaluation.judge,
         ),
         bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
@@ -110,7 +108,9 @@ def evaluate(
 
     kl is the mean over sampled answers of log p(y | x) - log p_ref(y | x), an unbiased estimate of
     the divergence from the reference, in nats per answer; length and length_before are the mean
-    numbers of tokens of the answers of the model and of the reference.
+    numbers of tokens of the answers of the model and of the reference. win_rate, if there is a
+    judge, is the fraction of prompts whose answer has more reward than that of the reference; equal
+    rewards count as half.
     """
     pairs = held_out.pairs
 
@@ -132,13 +132,19 @@ def evaluate(
     samples: list[Mapping[str, str]] = []
     if numbers and held_out.reference is not None:
         prompts = [pairs.prompt(i) for i in numbers]
-        after = sampled(bundle, prompts, options.tokens)
-        before = sampled(held_out.reference, prompts, options.tokens)
+        after = [answer for (answer,) in sampled(bundle, prompts, options.tokens)]
+        before = [answer for (answer,) in sampled(held_out.reference, prompts, options.tokens)]
         metrics += [
             Metric("kl", divergence(bundle, held_out.reference, after), higher_is_better=False),
-            Metric("length", _mean_length(after)),
-            Metric("length_before", _mean_length(before)),
+            Metric("length", mean_length(after)),
+            Metric("length_before", mean_length(before)),
         ]
+        if options.judge != NO_JUDGE:
+            judge, right = named_reward(options.judge), [pairs.answer(i) for i in numbers]
+            texts = map(bundle.tokenizer.decode, right)
+            problems = [Problem((), text.strip()) for text in texts]
+            gain = rewards_of(judge, problems, after) - rewards_of(judge, problems, before)
+            metrics.append(Metric("win_rate", float(((gain > 0) + 0.5 * (gain == 0)).mean())))
         for i in range(min(options.sample, len(numbers))):
             samples.append(
                 {
@@ -148,60 +154,6 @@ def evaluate(
                 }
             )
     return Scores(tuple(metrics), {"pairs": len(pairs), "answers": len(numbers)}, samples)
-
-
-@dataclass(frozen=True)
-class SampledAnswer:
-    """An answer of a model: its prompt, its tokens with the one that ends it, and its text."""
-
-    prompt: list[int]
-    tokens: list[int]
-    text: str
-
-
-def sampled(
-    bundle: TextBundle, prompts: Sequence[list[int]], max_tokens: int
-) -> list[SampledAnswer]:
-    """Return an answer to each prompt, sampled from the model's own distribution.
-
-    Each has random numbers of its own: those of equal ones would make one sample of many.
-    """
-    model, tokenizer = bundle.model, bundle.tokenizer
-    config = GenerationConfig(temperature=1.0, max_tokens=max_tokens)
-    answers = []
-    for first in range(0, len(prompts), ROWS):
-        group = prompts[first : first + ROWS]
-        seeds = [[SEED + first + i] for i in range(len(group))]
-        sampling = sampling_of(model, tokenizer, config, len(group))
-        for (row,) in sample(model, group, sampling, seeds):
-            end = [tokenizer.eos] if row.reason == "end" else []
-            text = tokenizer.decode(row.tokens).strip()
-            answers.append(SampledAnswer([*row.prompt], [*row.tokens, *end], text))
-    return answers
-
-
-def divergence(
-    bundle: TextBundle, reference: TextBundle, answers: Sequence[SampledAnswer]
-) -> float:
-    """Return the mean over the model's answers of log p(y | x) - log p_ref(y | x), in nats."""
-    encoded = [
-        (
-            np.array([*answer.prompt, *answer.tokens]),
-            np.array([False] * len(answer.prompt) + [True] * len(answer.tokens)),
-        )
-        for answer in answers
-    ]
-    differences: list[float] = []
-    for first in range(0, len(encoded), ROWS):
-        group = encoded[first : first + ROWS]
-        own = log_probabilities(bundle.model, group, bundle.device)
-        theirs = log_probabilities(reference.model, group, reference.device)
-        differences += [a - b for a, b in zip(own, theirs, strict=True)]
-    return float(np.mean(differences))
-
-
-def _mean_length(answers: Sequence[SampledAnswer]) -> float:
-    return float(np.mean([len(answer.tokens) for answer in answers]))
 
 
 def score_lines(scores: Scores) -> list[str]:

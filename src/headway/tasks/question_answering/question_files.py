@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError
-from headway.base.files import parse_json
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats.lines import check_file, ending
-from headway.data.formats.records import ENDINGS, PARQUET, begun, json_lines
+from headway.data.formats.lines import check_file
+from headway.data.formats.records import ENDINGS
 from headway.data.rows import Row, plain_text, read_rows
 
 QUESTIONS = "questions"
 _SHOWN = 60
+_PARAGRAPHS = "paragraphs"  # of an article of SQuAD
 _TEXTS, _STARTS = "answers.text", "answers.answer_start"  # columns of flattened records
 
 
@@ -37,7 +37,7 @@ class Question:
 
     answers: reference answers, possibly from several annotators; `context[a.start :]` begins with
     `a.text`. Empty if the context does not contain an answer (SQuAD 2.0). where: the file, and the
-    question's id or its line.
+    question's id or its line. title: that of the article, if the file has it.
     """
 
     id: str
@@ -45,46 +45,33 @@ class Question:
     context: str
     answers: tuple[Answer, ...]
     where: str
+    title: str = ""
 
 
 def read_questions(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Question]:
     """Yield the questions of files in order.
 
-    A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
-    .json file of a list or of lines, have records (`read_rows`) with question and context,
-    optionally id, and either answer and start (the character index of the answer), or answers with
-    the lists text and answer_start, as on the Hugging Face hub; they are empty if the context does
-    not contain an answer. bad_rows: the policy for questions that are invalid.
+    A record (`read_rows`) is an article of SQuAD 1.1 or 2.0, which has paragraphs with qas, or a
+    question: it has question and context, optionally id, and either answer and start (the character
+    index of the answer), or answers with the lists text and answer_start, as on the Hugging Face
+    hub; they are empty if the context does not contain an answer. bad_rows: the policy for
+    questions that are invalid.
 
     Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
     another structure, an empty text, or an answer that is not in the context at its start.
     """
     for path in paths:
         check_questions(path)
-        lines = None
-        if ending(path) != PARQUET:
-            first, lines = begun(json_lines(path))
-            if ending(path) == ".json" and is_squad(first):
-                yield from bad_rows.parsed(_squad(path, lines), _of_squad)
-                continue
-        yield from bad_rows.parsed(read_rows(path, {}, bad_rows, lines), _of_record)
+        for row in read_rows(path, {}, bad_rows):
+            if _PARAGRAPHS in row.values:
+                yield from bad_rows.parsed(_squad(row), _of_squad)
+            else:
+                yield from bad_rows.parsed((row,), _of_record)
 
 
 def check_questions(path: Path) -> None:
     """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
     check_file(path, ENDINGS, QUESTIONS)
-
-
-def is_squad(first: str) -> bool:
-    """Return whether a .json file with this first line is one object, as SQuAD's, not a list or
-    lines of objects."""
-    if first.lstrip().startswith("["):
-        return False
-    try:
-        record = parse_json(first.encode(), "", only_finite=False)
-    except DataError:  # an object of several lines
-        return True
-    return not isinstance(record, dict) or "question" not in record
 
 
 @dataclass(frozen=True)
@@ -95,17 +82,17 @@ class _SquadRow:
     context: str
     row: Any
     where: str
+    title: str
 
 
-def _squad(path: Path, lines: Iterator[str]) -> Iterator[_SquadRow]:
-    where = str(path)
-    content = parse_json("\n".join(lines).encode(), where, only_finite=False)
-    for i, article in enumerate(_list(content, "data", where)):
-        for j, paragraph in enumerate(_list(article, "paragraphs", f"{where}, article {i + 1}")):
-            inside = f"{where}, article {i + 1}, paragraph {j + 1}"
-            context = _text(paragraph, "context", inside)
-            for k, row in enumerate(_list(paragraph, "qas", inside)):
-                yield _SquadRow(path, context, row, f"{inside}, question {k + 1}")
+def _squad(article: Row) -> Iterator[_SquadRow]:
+    where = f"{article.path}, article {article.line}"
+    title = plain_text(article.values.get("title")) or ""
+    for j, paragraph in enumerate(_list(article.values, _PARAGRAPHS, where)):
+        inside = f"{where}, paragraph {j + 1}"
+        context = _text(paragraph, "context", inside)
+        for k, row in enumerate(_list(paragraph, "qas", inside)):
+            yield _SquadRow(article.path, context, row, f"{inside}, question {k + 1}", title)
 
 
 def _of_squad(squad_row: _SquadRow) -> Question:
@@ -114,25 +101,23 @@ def _of_squad(squad_row: _SquadRow) -> Question:
     where = f"{squad_row.path}, question {question_id}"
     text = _text(row, "question", where)
     if row.get("is_impossible") is True:
-        return Question(question_id, text, context, (), where)
-    answers = [
-        Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
-        for answer in _list(row, "answers", where)
-    ]
+        return Question(question_id, text, context, (), where, squad_row.title)
+    answers = list(_in_lists(row.get("answers"), where))
     if not answers:
         raise DataError(
             "the question has no answer",
             where,
             'add one, or label the question as unanswerable: "is_impossible": true',
         )
-    return _checked(Question(question_id, text, context, tuple(answers), where))
+    return _checked(Question(question_id, text, context, tuple(answers), where, squad_row.title))
 
 
 def _of_record(row: Row) -> Question:
     values, where = row.values, row.where
     text, context = (_text(values, key, where) for key in ("question", "context"))
     question_id = plain_text(values.get("id")) or str(row.line)
-    return _checked(Question(question_id, text, context, tuple(_answers(row)), where))
+    title = plain_text(values.get("title")) or ""
+    return _checked(Question(question_id, text, context, tuple(_answers(row)), where, title))
 
 
 def _answers(row: Row) -> Iterator[Answer]:
@@ -145,7 +130,12 @@ def _answers(row: Row) -> Iterator[Answer]:
             raise row.fault("answers", "an object with the lists text and answer_start")
         yield Answer(_text(values, "answer", where), _number(values, "start", where))
         return
-    value = values.get("answers", {"text": values.get(_TEXTS), "answer_start": values.get(_STARTS)})
+    flat = {"text": values.get(_TEXTS), "answer_start": values.get(_STARTS)}
+    yield from _in_lists(values.get("answers", flat), where)
+
+
+def _in_lists(value: object, where: str) -> Iterator[Answer]:
+    """Yield the answers of a list of objects, or of an object of lists."""
     if isinstance(value, list):  # [{"text": ..., "answer_start": ...}, ...]
         for answer in value:
             yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))

@@ -3,6 +3,7 @@ plain or .gz."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,12 +46,12 @@ def read_tagged(
 
     A column file has one word per line and a blank line between sentences. Columns are separated by
     tabs or, in a line without tabs, by spaces; other spaces, such as U+00A0, are part of a word.
-    The word is in the first column and the tag in the last. In a .conllu file they are the columns
-    form and upos, # starts a comment, and multiword tokens (1-2) and empty nodes (8.1) are skipped.
-    In other files a line with # is a comment if it precedes a sentence and cannot be its first
-    word: the number of its columns is another one, or its tag occurs on no other line. A record
-    (.jsonl, .json, .parquet) is {"words": [...], "tags": [...]}; the keys may be tokens and, for
-    example, ner_tags.
+    The word is in the first column and the tag in the last. In CoNLL-U (a .conllu file, or a file
+    whose first word has ten columns and the ID 1) they are the columns form and upos, # starts a
+    comment, and multiword tokens (1-2) and empty nodes (8.1) are skipped. In other files a line
+    with # is a comment if it precedes a sentence and cannot be its first word: the number of its
+    columns is another one, or its tag occurs on no other line. A record (.jsonl, .json, .parquet)
+    is {"words": [...], "tags": [...]}; the keys may be tokens and, for example, ner_tags.
 
     column: the column of the tags, if it is another one: a number from 1; in CoNLL-U also a name;
     in records a key. bad_rows: the policy for sentences that are invalid.
@@ -74,9 +75,9 @@ def check_tagged(path: Path) -> None:
 
 
 def _read_columns(path: Path, column: str | None, bad_rows: BadRows) -> Iterator[TaggedSentence]:
-    universal = ending(path) == ".conllu"
-    chosen = _column_index(path, column, universal)
     lines = list(read_lines(path))  # gone over twice; the sentences of a file are in memory anyway
+    universal = ending(path) == ".conllu" or _is_conll_u(lines)
+    chosen = _column_index(path, column, universal)
     form = _form_of(lines, chosen, universal)
 
     def tagged(lines: list[_Line]) -> TaggedSentence:
@@ -92,6 +93,13 @@ def _read_columns(path: Path, column: str | None, bad_rows: BadRows) -> Iterator
         return TaggedSentence(words, tags, location(path, lines[0][0]))
 
     yield from bad_rows.parsed(_sentences(lines, form, chosen, universal), tagged)
+
+
+def _is_conll_u(lines: Sequence[str]) -> bool:
+    """Return whether the first word is that of a CoNLL-U file: ten columns, the first is an ID."""
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    cells = first.split("\t")
+    return len(cells) == len(CONLL_U) and re.fullmatch(r"1(-\d+)?|0\.1", cells[0]) is not None
 
 
 def _sentences(

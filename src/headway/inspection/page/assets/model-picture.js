@@ -11,6 +11,7 @@ import {top} from "./weights.js";
 const NARROWEST = 15; // pixels: the least width of a column
 const LAYER = [44, 230]; // pixels: the least and the largest height of a layer
 const ENDS = 62; // pixels above and below a stack: tokens and predictions
+const SMALLEST = 10; // pixels: the least size of a name
 const LEAST = 0.08; // weights below are not drawn
 const PALE = 0.14;
 
@@ -64,14 +65,13 @@ export function headBoxes(stacks, {places}) {
 // kind, layer, head} or null, off: {map, layer, head} or null, effect, chosen}
 export function paintModel(ctx, scene) {
   const {stacks, place} = scene;
-  stacks.forEach((stack, at) => {
-    streams(ctx, scene, stack, at);
-    tokens(ctx, scene, stack, at);
-  });
+  stacks.forEach((stack, at) => streams(ctx, scene, stack, at));
   stacks.forEach((stack, at) => {
     lines(ctx, scene, stack, at);
     nodes(ctx, scene, stack, at);
   });
+  ctx.globalAlpha = 1;
+  stacks.forEach((stack, at) => tokens(ctx, scene, stack, at));
   heads(ctx, scene);
   predictions(ctx, scene);
   ctx.globalAlpha = 1;
@@ -116,13 +116,22 @@ function tokens(ctx, scene, stack, at) {
   }
 }
 
-// Writes a name under (way 1) or above (way -1) a point; it is turned if the column is too narrow for it,
-// upright beside patches, which it would cover.
+// Writes a name under (way 1) or above (way -1) a point, a little smaller if that makes it fit its column;
+// otherwise it is turned, upright beside patches, which it would cover. Lines behind it are dimmed.
 function label(ctx, text, x, y, column, colour, bold, way, upright = false) {
   const name = shorten(text, 14);
   const size = 13;
   ctx.font = `${bold ? "600 " : ""}${size}px sans-serif`;
-  if ([...name].length <= 2 || ctx.measureText(name).width <= column - 3) { write(ctx, name, x, y, {size, colour, bold, align: "center"}); return; }
+  const wide = ctx.measureText(name).width;
+  const scale = [...name].length <= 2 ? 1 : Math.min(1, (column - 3) / wide);
+  if (size * scale >= SMALLEST) {
+    ctx.fillStyle = theme().paper;
+    ctx.globalAlpha = 0.75;
+    ctx.fillRect(x - (wide * scale) / 2 - 1, y - size / 2 - 1, wide * scale + 2, size + 2);
+    ctx.globalAlpha = 1;
+    write(ctx, name, x, y, {size: size * scale, colour, bold, align: "center"});
+    return;
+  }
   ctx.save();
   ctx.translate(x, y - (way > 0 ? 4 : -4));
   ctx.rotate((way > 0 ? 1 : -1) * Math.PI / (upright ? 2 : 3.4));

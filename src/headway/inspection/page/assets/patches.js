@@ -25,8 +25,14 @@ export function drawPatch(ctx, side, at, x, y, size, ready) {
   return true;
 }
 
+// The position after the last patch; words may follow.
+const endOf = (side) => side.num_prefix_tokens + side.grid[0] * side.grid[1];
+
 // Whether a token of a side is a patch of an image.
-export const isPatch = (side, position) => Boolean(side.grid && side.image && position >= side.num_prefix_tokens);
+export const isPatch = (side, position) => Boolean(side.grid && side.image && position >= side.num_prefix_tokens && position < endOf(side));
+
+// The values of the patches of a side, among those of all its tokens.
+export const ofPatches = (side, values) => values.subarray(side.num_prefix_tokens, endOf(side));
 
 // Returns a small picture of a patch, for a table.
 export function thumbnailOf(side, position, ready) {

@@ -59,8 +59,8 @@ export function quoted(side, position, most = 24) {
 // Returns the name of a token; that of a patch is its row and column.
 export function nameOf(side, position) {
   const token = side.tokens[position];
-  if (side.grid && position >= side.num_prefix_tokens) {
-    const at = position - side.num_prefix_tokens;
+  const at = position - side.num_prefix_tokens;
+  if (side.grid && at >= 0 && at < side.grid[0] * side.grid[1]) {
     return `row ${Math.floor(at / side.grid[1]) + 1}, col ${(at % side.grid[1]) + 1}`;
   }
   return shown(token ?? NEXT);

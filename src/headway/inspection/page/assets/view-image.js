@@ -3,7 +3,7 @@
 import {button, el, slider, tick} from "./elements.js";
 import {canvasOf} from "./heat.js";
 import {stretched, theme} from "./colours.js";
-import {imageOf} from "./patches.js";
+import {imageOf, isPatch, ofPatches} from "./patches.js";
 import {surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 import {Weights} from "./weights.js";
@@ -20,7 +20,7 @@ export function spotlight(ctx, side, values, box, look, strength = 0.8) {
   const [high, wide] = side.size;
   const [reachHigh, reachWide] = side.reach || side.size;
   const size = [(box.height * reachHigh) / high / rows, (box.width * reachWide) / wide / columns];
-  const patches = values.subarray(side.num_prefix_tokens);
+  const patches = ofPatches(side, values);
   const most = look.greatest || patches.reduce((a, b) => Math.max(a, Math.abs(b)), 0) || 1;
   const shade = new ImageData(columns, rows);
   patches.forEach((value, at) => {
@@ -71,9 +71,9 @@ export const image = {
       }
       ctx.lineWidth = 2.5;
       ctx.strokeStyle = theme().pin;
-      if (queries === keys && state.query >= keys.num_prefix_tokens) ctx.strokeRect(...patchBox(keys, state.query, local.main));
+      if (queries === keys && isPatch(keys, state.query)) ctx.strokeRect(...patchBox(keys, state.query, local.main));
       ctx.lineWidth = 1.5;
-      if (state.key >= keys.num_prefix_tokens && state.key !== state.query) ctx.strokeRect(...patchBox(keys, state.key, local.main));
+      if (isPatch(keys, state.key) && state.key !== state.query) ctx.strokeRect(...patchBox(keys, state.key, local.main));
     };
     const patchAt = (x, y) => {
       const side = local.now.keys;
@@ -90,7 +90,7 @@ export const image = {
         const {keys} = local.now;
         const {state} = app; // newer than the state that was drawn, if keys are pressed fast
         if (!selfAttention()) { app.set({query: Math.max(0, state.query + dx + dy)}); return; }
-        const next = state.query + dx + dy * (state.query >= keys.num_prefix_tokens ? keys.grid[1] : 1);
+        const next = state.query + dx + dy * (isPatch(keys, state.query) ? keys.grid[1] : 1);
         if (next >= 0 && next < keys.tokens.length) app.set({query: next});
       },
       ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
@@ -120,12 +120,12 @@ export const image = {
       const cells = map.shape[0] * map.shape[1];
       const rows = Array.from({length: codes ? map.heads : 0}, (_, head) =>
         new Weights(codes.subarray(head * cells, (head + 1) * cells), ...map.shape, map.coding).row(state.query));
-      const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.num_prefix_tokens).reduce((a, b) => Math.max(a, b), 0))) : 0;
+      const greatest = local.shared ? Math.max(...rows.map((row) => ofPatches(keys, row).reduce((a, b) => Math.max(a, b), 0))) : 0;
       rows.forEach((row, head) => {
         const box = {x: (head % perLine) * (side + 8), y: Math.floor(head / perLine) * high, width: side, height: high - 24};
         spotlight(ctx, keys, row, box, {...look(), greatest}, local.strength);
         if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, side - 2, box.height - 2); }
-        const on = row.subarray(keys.num_prefix_tokens).reduce((a, b) => a + b, 0);
+        const on = ofPatches(keys, row).reduce((a, b) => a + b, 0);
         write(ctx, `${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
         local.boxes.push({...box, head});
       });
@@ -143,12 +143,13 @@ export const image = {
     const update = (now) => {
       local.now = now;
       const {keys, queries, weights, state} = now;
-      const count = queries.grid ? queries.num_prefix_tokens : Math.min(queries.tokens.length, 200);
-      chips.replaceChildren(...Array.from({length: count}, (_, at) =>
+      const words = Array.from(queries.tokens, (_, at) => at).filter((at) => !isPatch(queries, at)).slice(0, 200);
+      chips.replaceChildren(...words.map((at) =>
         button(shorten(nameOf(queries, at), 24), () => app.set({query: at}), {class: "chip", "aria-pressed": String(at === state.query), dir: "auto"})));
       const row = weights && weights.row(state.query);
-      const extra = row ? Array.from({length: keys.num_prefix_tokens}, (_, at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
-      const total = row ? row.subarray(keys.num_prefix_tokens).reduce((a, b) => a + b, 0) : 0;
+      const others = Array.from(keys.tokens, (_, at) => at).filter((at) => !isPatch(keys, at));
+      const extra = row ? others.map((at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
+      const total = row ? ofPatches(keys, row).reduce((a, b) => a + b, 0) : 0;
       beside.textContent = row ? `On patches: ${percent(total)}.${extra.length ? ` On other tokens: ${extra.slice(0, 8).join(", ")}.` : ""}` : "";
       draw();
     };

@@ -1,0 +1,1 @@
+"""Rewards: a chat model learns from a function that verifies its answers."""

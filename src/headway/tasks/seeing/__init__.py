@@ -1,0 +1,1 @@
+"""Seeing: a GPT that reads images in its prompt and answers questions about them."""
