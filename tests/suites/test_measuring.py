@@ -224,7 +224,7 @@ def test_the_command_measures_all_generated_suites(working_folder):
         (("--suite", "nothing"), "nothing"),
         (("--suite", "blimp", "--shots", "x"), "--shots x"),
         (("--suite", "blimp", "--split", "validation"), "the folder has test"),
-        (("--suite", "blimp", "--shots", "50"), "only 8 rows"),
+        (("--suite", "blimp", "--shots", "50"), "other rows to take"),
         (("--suite", "blimp", "--overlap", "yes"), "no training texts"),
     ],
 )
