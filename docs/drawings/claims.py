@@ -91,18 +91,29 @@ def examples_in_the_prompt() -> Sheet:
     return sheet
 
 
-def kinds_of_instructions() -> Sheet:
-    known, new = (table("(j)", column) for column in ("known phrasings", "new phrasings"))
-    sheet = Sheet(30 + 30 * len(known), "Exact answers by kind of instruction")
-    sheet.text(112, 14, "exact answers; line: in new phrasings", "small soft start")
-    for number, (name, text) in enumerate(known.items()):
+def _by_kind(claim: str, column: str, line: str, title: str) -> Sheet:
+    """Exact answers by kind: bars of a column, and lines at the values of the column `line`."""
+    values, lines = table(claim, column), table(claim, line)
+    sheet = Sheet(30 + 30 * len(values), title)
+    sheet.text(112, 14, f"exact answers; line: {line}", "small soft start")
+    for number, (name, text) in enumerate(values.items()):
         y = 38 + 30 * number
-        value, other = (float(part.rstrip(" %")) for part in (text, new[name]))
+        value, other = (float(part.rstrip(" %")) for part in (text, lines[name]))
         sheet.text(106, y + 5, name, "small end")
         sheet.bar(112, y - 8, 2 * value, 16)
         sheet.line((112 + 2 * other, y - 11), (112 + 2 * other, y + 11))
         sheet.text(118 + 2 * max(value, other), y + 5, text, "small start")
     return sheet
+
+
+def kinds_of_instructions() -> Sheet:
+    title = "Exact answers by kind of instruction"
+    return _by_kind("(j)", "known phrasings", "new phrasings", title)
+
+
+def kinds_of_questions() -> Sheet:
+    title = "Exact answers to questions about images, by kind"
+    return _by_kind("(l)", "seen combinations", "held-out combinations", title)
 
 
 def shorter_answers() -> Sheet:
@@ -118,4 +129,5 @@ DRAWINGS = {
     "claim-i": examples_in_the_prompt,
     "claim-j": kinds_of_instructions,
     "claim-k": shorter_answers,
+    "claim-l": kinds_of_questions,
 }
