@@ -77,9 +77,57 @@ def number_of_layers() -> Sheet:
     return _bars(values, "BLEU with one to four layers", "BLEU on Multi30k after 800 steps")
 
 
+def examples_in_the_prompt() -> Sheet:
+    accuracy, best = (table("(i)", column) for column in ("accuracy", "best possible"))
+    sheet = Sheet(44 + 36 * len(accuracy), "Accuracy by the number of examples in the prompt")
+    sheet.text(142, 14, "accuracy; line: the best possible", "small soft start")
+    for number, (name, text) in enumerate(accuracy.items()):
+        y = 44 + 36 * number
+        end = 142 + 200 * float(best[name])
+        sheet.text(136, y + 5, f"{name} example{'s' if name != '1' else ''}", "small end")
+        sheet.bar(142, y - 9, 200 * float(text), 20)
+        sheet.line((end, y - 13), (end, y + 15))
+        sheet.text(end + 6, y + 5, text, "small start")
+    return sheet
+
+
+def _by_kind(claim: str, column: str, line: str, title: str) -> Sheet:
+    """Exact answers by kind: bars of a column, and lines at the values of the column `line`."""
+    values, lines = table(claim, column), table(claim, line)
+    sheet = Sheet(30 + 30 * len(values), title)
+    sheet.text(112, 14, f"exact answers; line: {line}", "small soft start")
+    for number, (name, text) in enumerate(values.items()):
+        y = 38 + 30 * number
+        value, other = (float(part.rstrip(" %")) for part in (text, lines[name]))
+        sheet.text(106, y + 5, name, "small end")
+        sheet.bar(112, y - 8, 2 * value, 16)
+        sheet.line((112 + 2 * other, y - 11), (112 + 2 * other, y + 11))
+        sheet.text(118 + 2 * max(value, other), y + 5, text, "small start")
+    return sheet
+
+
+def kinds_of_instructions() -> Sheet:
+    title = "Exact answers by kind of instruction"
+    return _by_kind("(j)", "known phrasings", "new phrasings", title)
+
+
+def kinds_of_questions() -> Sheet:
+    title = "Exact answers to questions about images, by kind"
+    return _by_kind("(l)", "seen combinations", "held-out combinations", title)
+
+
+def shorter_answers() -> Sheet:
+    rows = {name: float(text) for name, text in table("(k)", "tokens of an answer").items()}
+    return _bars(rows, "Length of answers before and after training", "tokens of an answer")
+
+
 DRAWINGS = {
     "claim-c": score_functions,
     "claim-e": number_of_heads,
     "claim-f": growing_keys,
     "claim-g": number_of_layers,
+    "claim-i": examples_in_the_prompt,
+    "claim-j": kinds_of_instructions,
+    "claim-k": shorter_answers,
+    "claim-l": kinds_of_questions,
 }

@@ -135,7 +135,11 @@ def test_the_functions_of_headway_check_their_arguments(call, message):
         (encoder, lambda b: b.fill(["[MASK]"], top="3"), "top='3': must be a whole number"),
         (gpt, lambda b: b.generate("a"), "prompts must be a list of texts, not one string"),
         (gpt, lambda b: b.generate([None]), "prompts[0]=None: must be text"),
-        (gpt, lambda b: b.generate(["a"], draft="b"), "draft='b': must be an object of TextBundle"),
+        (
+            gpt,
+            lambda b: b.generate(["a"], draft="b"),
+            "draft='b': must be an object of GeneratingBundle",
+        ),
         (
             gpt,
             lambda b: b.generate(["a"], max_tokens="x"),

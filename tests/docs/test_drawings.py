@@ -58,7 +58,7 @@ def test_every_section_of_the_tour_has_an_equation_a_drawing_and_a_file():
 
 def test_every_claim_has_a_figure_and_a_verdict():
     claims = re.split(r"^## ", pages()["claims"], flags=re.MULTILINE)[1:]
-    assert [claim[:3] for claim in claims] == [f"({letter})" for letter in "abcdefgh"]
+    assert [claim[:3] for claim in claims] == [f"({letter})" for letter in "abcdefghijkl"]
     for claim in claims:
         assert IMAGE.search(claim) and "**Experiment**" in claim, claim[:60]
         assert re.search(r"\*\*(Holds|Not reproduced|Neither shown)", claim), claim[:60]

@@ -106,16 +106,16 @@ POOL = [Choice(choices=("a", "b"), prompt=f"q{i}", gold=int(i >= 6)) for i in ra
 
 @pytest.mark.parametrize("sampling", ["random", "balanced", "first"])
 def test_a_question_is_never_among_its_own_examples(sampling):
-    examples = Examples(POOL, sampling, 3, is_held_out=False)
+    examples = Examples(POOL, sampling, 3, one_more=True)
     for question in POOL * 3:
         text = examples.before(question, 7)
         assert text.count("q") == 7 and question.prompt not in text
-    with pytest.raises(UsageError, match="only 8 rows"):
+    with pytest.raises(UsageError, match="only 7 other rows"):
         examples.before(POOL[0], 8)
 
 
 def test_balanced_examples_have_equal_numbers_of_each_class():
-    examples = Examples(POOL, "balanced", 3, is_held_out=True)
+    examples = Examples(POOL, "balanced", 3, one_more=False)
     for _ in range(5):
         text = examples.before(POOL[0], 4)
         assert text.count(" a\n\n") == text.count(" b\n\n") == 2
@@ -123,11 +123,18 @@ def test_balanced_examples_have_equal_numbers_of_each_class():
 
 def test_random_examples_are_those_of_the_seed_and_differ_between_questions():
     drawn = [
-        [Examples(POOL, "random", seed, is_held_out=True).before(POOL[0], 3)] for seed in (1, 1, 2)
+        [Examples(POOL, "random", seed, one_more=False).before(POOL[0], 3)] for seed in (1, 1, 2)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     expected = random.Random(1).sample(POOL, 3)
     assert drawn[0] == ["".join(row.solved for row in expected)]
+
+
+def test_without_a_test_part_one_more_example_is_drawn_and_the_question_left_out():
+    examples, expected = Examples(POOL, "random", 1, one_more=True), random.Random(1)
+    for question in POOL:
+        drawn = [row for row in expected.sample(POOL, 4) if row != question][:3]
+        assert examples.before(question, 3) == "".join(row.solved for row in drawn)
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -217,7 +224,7 @@ def test_the_command_measures_all_generated_suites(working_folder):
         (("--suite", "nothing"), "nothing"),
         (("--suite", "blimp", "--shots", "x"), "--shots x"),
         (("--suite", "blimp", "--split", "validation"), "the folder has test"),
-        (("--suite", "blimp", "--shots", "50"), "only 8 rows"),
+        (("--suite", "blimp", "--shots", "50"), "other rows to take"),
         (("--suite", "blimp", "--overlap", "yes"), "no training texts"),
     ],
 )

@@ -11,6 +11,7 @@ from headway.base.errors import DataError, UsageError
 from headway.bundle import TextBundle
 from headway.data.dialogues import IMAGE, Dialogue, Turn, read_dialogues
 from headway.evaluation.by_kind import KINDS
+from headway.inspection.image_attention import look_of_answer
 from headway.tasks.opening import load_as
 from headway.tasks.seeing.config import SeeRunConfig
 from headway.tasks.seeing.data import read_seeing, seen_batch
@@ -209,3 +210,11 @@ def test_a_probe_names_patches_and_shows_the_answer(bundle):
 def test_models_of_texts_take_no_images():
     with pytest.raises(UsageError, match="language model reads no images beside a text"):
         language_model().probe("fox", images=[picture()])
+
+
+def test_every_word_of_an_answer_has_a_map(bundle):
+    looks = look_of_answer(bundle, picture(), QUESTION)
+    probe = bundle.probe(QUESTION, images=[picture()])
+    (side,) = probe.generated
+    answer = "".join(probe.reading.tokens[side][probe.generated[side] :])
+    assert "".join(looks.names).split() == ["".join(answer.split())]

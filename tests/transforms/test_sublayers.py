@@ -280,7 +280,7 @@ def test_a_row_has_the_same_bits_for_any_number_of_rows_and_threads(instructions
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", module.ACTIVATIONS)
 def test_activations_are_those_of_torch_for_small_and_large_inputs(instructions, steps, name):
     """x + W_2 activation(W_1 x), where W_1 x has the numbers from -30 to 30."""
     points = torch.linspace(-30, 30, 997)

@@ -89,7 +89,11 @@ def look_of_answer(
     if side not in probe.generated:
         raise UsageError("the model answers with no word, so that no attention can be shown")
     weights = attention_of(probe.reading, (name,)).maps[name].mean(0)  # H T S -> T S
-    groups = [list(word) for word in probe.reading.words[side] if word[0] >= probe.generated[side]]
+    # the first word has no space before it, so it is one word with the mark of the answer's turn
+    written = (
+        [i for i in word if i >= probe.generated[side]] for word in probe.reading.words[side]
+    )
+    groups = [word for word in written if word]
     tokens = probe.reading.tokens[side]
     names = ["".join(tokens[i] for i in group).strip() for group in groups]
     by_word = torch.stack([weights[[i - 1 for i in group]].mean(0) for group in groups])

@@ -135,15 +135,14 @@ class GPT(nn.Module):
         `step`, which returns the logits of the first new token. keys: True for real tokens, False
         for padding; None if nothing is padded. Raises ValueError if padding is not at the right.
         """
-        return self.started(self.embedding(tokens), keys)
+        state = self.decoder.start(tokens.shape[0])
+        if tokens.shape[1]:
+            self.extend(tokens, state)
+        return self.without_padding(state, keys)
 
-    def started(
-        self, embedded: Float[Tensor, "B S E"], keys: Bool[Tensor, "B S"] | None
-    ) -> DecoderState:
-        """Return the decode state after S embedded tokens, as `start`."""
-        state = self.decoder.start(embedded.shape[0])
-        if embedded.shape[1]:
-            self.decoder.step(embedded, state)
+    @staticmethod
+    def without_padding(state: DecoderState, keys: Bool[Tensor, "B S"] | None) -> DecoderState:
+        """Return the decode state without the padding of its tokens; keys as in `start`."""
         if keys is None:
             return state
         lengths = keys.sum(1)

@@ -131,9 +131,12 @@ class MultimodalGPT(GPT):
 
         Raises ValueError unless the tokens have as many places as the images have patches.
         """
-        if images is not None:
-            self._check_places(tokens, len(images))
-        return self.started(self.embedded(tokens, images), keys)
+        if images is None:
+            return super().start(tokens, keys)
+        self._check_places(tokens, len(images))
+        state = self.decoder.start(tokens.shape[0])
+        self.decoder.step(self.embedded(tokens, images), state)
+        return self.without_padding(state, keys)
 
     def _check_places(self, tokens: Int[Tensor, "B S"], count: int) -> None:
         places = int((tokens == self.config.image_token).sum())

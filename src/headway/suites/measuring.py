@@ -145,7 +145,7 @@ def _before(
             [question for question in pool if question.description == text],
             sampling,
             seed,
-            is_held_out=is_held_out,
+            one_more=not is_held_out or split != "test",
         )
         for text in texts | {part.question.description for part in parts}
     }

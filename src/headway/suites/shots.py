@@ -18,15 +18,15 @@ class Examples:
     sampling: random draws uniformly without replacement, anew for each question, with the generator
     of the Language Model Evaluation Harness. balanced draws in turn from each class, in a random
     order of classes, so that their numbers differ by at most 1. first takes the first ones, the
-    same for all. is_held_out: whether the pool is apart from the questions; if not, a question is
-    never among its own examples.
+    same for all. one_more: draw one more than needed, and leave out the question itself, as the
+    harness does for benchmarks without a test part; otherwise the pool is apart from the questions.
     """
 
     def __init__(
-        self, pool: Sequence[Question], sampling: Sampling, seed: int, *, is_held_out: bool
+        self, pool: Sequence[Question], sampling: Sampling, seed: int, *, one_more: bool
     ) -> None:
         self._pool, self._sampling, self._random = list(pool), sampling, Random(seed)
-        self._is_held_out = is_held_out
+        self._one_more = one_more
 
     def before(self, question: Question, shots: int) -> str:
         """Return the text before a question: its description, and `shots` solved examples.
@@ -39,22 +39,19 @@ class Examples:
         return question.description + "".join(example.solved for example in drawn)
 
     def _drawn(self, question: Question, shots: int) -> Sequence[Question]:
-        least = shots if self._is_held_out else shots + 1
-        if len(self._pool) < least:
+        pool = [row for row in self._pool if row != question] if self._one_more else self._pool
+        if len(pool) < shots:
             raise UsageError(
-                f"{shots} examples per prompt: the suite has only {len(self._pool)} rows to take "
-                "them from" + ("" if self._is_held_out else ", the question itself included"),
+                f"{shots} examples per prompt: the suite has only {len(pool)} other rows to take "
+                "them from",
                 hint="choose fewer with --shots, or add the training part of the suite",
             )
-        if self._sampling == "random" and self._is_held_out:
-            return self._random.sample(self._pool, shots)
         if self._sampling == "random":
-            drawn = [row for row in self._random.sample(self._pool, least) if row != question]
-            if len(drawn) >= shots:
-                return drawn[:shots]
-        pool = [row for row in self._pool if self._is_held_out or row != question]
-        if self._sampling == "random":  # copies of the question were drawn
-            return self._random.sample(pool, min(shots, len(pool)))
+            count = min(shots + self._one_more, len(self._pool))
+            sampled = self._random.sample(self._pool, count)
+            drawn = [row for row in sampled if row != question] if self._one_more else sampled
+            # without enough, copies of the question were drawn
+            return drawn[:shots] if len(drawn) >= shots else self._random.sample(pool, shots)
         return pool[:shots] if self._sampling == "first" else self._balanced(pool, shots)
 
     def _balanced(self, pool: Sequence[Question], shots: int) -> list[Question]:

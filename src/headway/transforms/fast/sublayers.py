@@ -220,9 +220,11 @@ class LoopedStack:
     def _matrices(self, layers: Sequence[nn.Linear]) -> list[Matrix]:
         """Return the matrices of layers with the same inputs, as few as possible."""
         coded = [layer for layer in layers if isinstance(layer, FastCodedLinear)]
+        if 0 < len(coded) < len(layers):  # small layers keep their numbers
+            return [matrix for layer in layers for matrix in self._matrices([layer])]
         if coded:
             packed = joined_codes(coded)
-            assert len(coded) == len(layers) and isinstance(packed, CodedMatrix)
+            assert isinstance(packed, CodedMatrix)
             bias = joint_bias(layers)
             self._kept += [packed, bias]
             return [packed.matrix(bias, layers[0].in_features)]
