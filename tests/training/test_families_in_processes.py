@@ -25,7 +25,7 @@ from tests.safety_net.tiny_data import write_all
 FAMILIES = [
     *("translate", "text-to-text", "span-corruption", "translate-rnn", "words", "words-cbow"),
     *("gpt", "gpt-lora", "bert-tiny", "bert", "classify", "tag", "answer", "regress"),
-    *("distil", "vision", "dino", "caption", "sound"),
+    *("distil", "vision", "dino", "caption", "sound", "see"),
 ]
 
 FIRST, LATER = 5, 1e-3

@@ -209,7 +209,7 @@ def test_checkpoints_of_parts_are_those_of_any_number_of_processes(two):
 @pytest.mark.slow
 def test_four_parts_train_as_one_process(tmp_path):
     shown = json.loads(run_ranks(compare, 4, tmp_path)[0].splitlines()[-1])
-    for name in ("plain", "lora", "muon"):
+    for name in ("plain", "lora", "muon"):  # the tiny gradients of new adapters: see above
         assert shown[f"{name}, one process"][0] < (1e-6 if name == "plain" else 1e-5)
     assert shown["recompute"] == [0, 0] and max(shown["clipped windows"]) < 1e-6
     assert all(losses < 1e-6 for losses, _ in shown["resumed"][0].values())
