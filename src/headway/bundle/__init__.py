@@ -60,4 +60,5 @@ from headway.bundle.searching import best_outputs as best_outputs
 from headway.bundle.with_reader import BundleWithReader as BundleWithReader
 from headway.bundle.with_reader import Preprocessing as Preprocessing
 from headway.bundle.with_reader import StoredBundle as StoredBundle
+from headway.bundle.with_reader import StoredImageReader as StoredImageReader
 from headway.bundle.with_reader import StoredReader as StoredReader

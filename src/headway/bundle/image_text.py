@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from headway.bundle.class_prediction import (
 )
 from headway.bundle.files import check_vocabulary_size
 from headway.bundle.image_encoder import AnyImage, ImageEncoding, batches_of, check_reader
-from headway.bundle.with_reader import StoredReader
+from headway.bundle.with_reader import StoredImageReader
 from headway.data.image_reader import ImageReader
 from headway.data.padding import padded
 from headway.models import ImageText, ViT
@@ -36,7 +35,7 @@ DEFAULTS = ImageClassOptions()
 
 
 @dataclass(frozen=True)
-class ImageTextReader(StoredReader):
+class ImageTextReader(StoredImageReader):
     """The image reader and the tokenizer of a model, and the special tokens around a text."""
 
     FILE: ClassVar[str] = "texts.json"
@@ -52,17 +51,6 @@ class ImageTextReader(StoredReader):
     def contents(self) -> tuple[TextTokenizer, dict[str, object]]:
         """See `StoredReader`."""
         return self.tokenizer, asdict(self.frame)
-
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that pixels and tokens depend on."""
-        parts = f"{self.images.fingerprint} {super().fingerprint}"
-        return hashlib.sha256(parts.encode()).hexdigest()
-
-    def save(self, folder: Path) -> None:
-        """Write images.json, tokenizer.json and texts.json."""
-        self.images.save(folder)
-        super().save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> ImageTextReader:

@@ -16,6 +16,7 @@ from headway.base.errors import DataError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle.contract import Bundle
 from headway.bundle.files import check_fingerprint, check_vocabulary_size, save_files
+from headway.data.image_reader import ImageReader
 from headway.interop import NO_SETTINGS, FolderSettings, Kind, read_saved_settings
 
 SETTINGS_FORMAT = 1
@@ -80,6 +81,26 @@ class StoredReader(ABC):
         if not is_known or not are_valid(settings):
             raise DataError(f"expected {expected} (format {SETTINGS_FORMAT})", str(path))
         return dict(settings)
+
+
+class StoredImageReader(StoredReader):
+    """A tokenizer with its settings, and an image reader beside it.
+
+    images: the image reader.
+    """
+
+    images: ImageReader
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of everything that pixels and tokens depend on."""
+        parts = f"{self.images.fingerprint} {super().fingerprint}"
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write images.json, the files of the tokenizer, and that of the settings."""
+        self.images.save(folder)
+        super().save(folder)
 
 
 def _settings_json(settings: dict[str, object]) -> bytes:

@@ -106,16 +106,25 @@ class EncodedDialogues(TargetSequences):
     @classmethod
     def open(cls, folder: Path, renderer: Renderer, vocabulary: int) -> EncodedDialogues:
         """Open what `write_dialogues` wrote. Raises DataError if another renderer encoded it."""
-        store = Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
+        return cls.of(opened_store(folder, renderer), vocabulary)
+
+    @staticmethod
+    def of(store: Store, vocabulary: int) -> EncodedDialogues:
+        """Return the conversations of an open store."""
         stored = TargetSequences.stored(store, TOKENS, vocabulary)
         skipped = Counter({name: store.number(name) for name in (NO_ANSWER, CUT)})
         kinds = store.metadata.get(KINDS, [])
         if not isinstance(kinds, list) or len(kinds) not in (0, len(stored)):
             raise store.error(f"{KINDS} must be a list with the kind of each conversation")
         truncated = store.number(TRUNCATED)
-        return cls(
+        return EncodedDialogues(
             stored.tokens, stored.is_target, stored.offsets, skipped, truncated, [*map(str, kinds)]
         )
+
+
+def opened_store(folder: Path, renderer: Renderer) -> Store:
+    """Open a store of conversations. Raises DataError if another renderer encoded them."""
+    return Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
 
 
 def truncated(dialogue: RenderedDialogue, length: int) -> RenderedDialogue:

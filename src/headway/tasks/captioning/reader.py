@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import ClassVar
 
 from headway.base.errors import UsageError
 from headway.base.files import are_distinct_names, is_count
-from headway.bundle import StoredReader
+from headway.bundle import StoredImageReader
 from headway.data.image_reader import ImageReader
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
@@ -18,7 +17,7 @@ LONGEST = 2**16
 
 
 @dataclass(frozen=True)
-class CaptionReader(StoredReader):
+class CaptionReader(StoredImageReader):
     """Preprocesses images, and converts captions to ids and back.
 
     images: the image reader. tokenizer: the tokenizer of the captions. languages: the languages of
@@ -88,17 +87,6 @@ class CaptionReader(StoredReader):
     def contents(self) -> tuple[TextTokenizer, dict[str, object]]:
         """See `StoredReader`."""
         return self.tokenizer, {"languages": self.languages, "longest": self.longest}
-
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that pixels and tokens depend on."""
-        parts = f"{self.images.fingerprint} {super().fingerprint}"
-        return hashlib.sha256(parts.encode()).hexdigest()
-
-    def save(self, folder: Path) -> None:
-        """Write images.json, tokenizer.json and captions.json."""
-        self.images.save(folder)
-        super().save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> CaptionReader:

@@ -22,13 +22,14 @@ from headway.data.image_examples import ImageExamples, examples_of_corpus, examp
 from headway.data.image_reader import ImageReader
 from headway.data.images import BYTES_LIMIT
 from headway.data.prepared import Progress, prepared
-from headway.data.store import Array, Offsets, Store, StoreWriter
+from headway.data.store import Array, Offsets, StoreWriter
 from headway.data.stream import Batch
 from headway.tasks.dialogue_store import (
     TRAIN,
     VALID,
     EncodedDialogues,
     fitted_length,
+    opened_store,
     packed,
     write_dialogues,
 )
@@ -77,8 +78,8 @@ class SeenDialogues(EncodedDialogues):
         cls, folder: Path, renderer: OwnRenderer, vocabulary: int, images: ImageExamples
     ) -> SeenDialogues:
         """Open what `write_seen` wrote. Raises DataError if another renderer encoded it."""
-        encoded = EncodedDialogues.open(folder, renderer, vocabulary)
-        store = Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
+        store = opened_store(folder, renderer)
+        encoded = EncodedDialogues.of(store, vocabulary)
         numbers, offsets = store.sequences(
             NUMBERS, "int32", below=max(1, len(images)), may_be_empty=True
         )
