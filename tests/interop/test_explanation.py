@@ -7,7 +7,10 @@ import torch
 from safetensors.torch import save_file
 
 from headway.interop.explanation import explain
+from headway.models import Bert, BertConfig
 from tests.fixtures.command_line import headway
+from tests.fixtures.damage import written
+from tests.fixtures.encoder_tokenizers import write_wordpiece
 from tests.fixtures.hf_gpt import Bytes
 
 GEMMA = {
@@ -50,6 +53,21 @@ def test_the_tokenizer_and_its_ends_are_named(folder):
     (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
     found = explain(folder)
     assert found.tokenizer == f"{Bytes().size:,} tokens" and found.ends
+
+
+def test_an_encoder_has_its_tokenizer_and_the_class_of_its_file(tmp_path):
+    config = BertConfig(
+        **{"model_dim": 12, "num_heads": 2, "ffn_dim": 20, "num_layers": 2, "max_length": 8},
+        vocabulary=40,
+        masked_lm_head=False,
+        next_sentence=False,
+    )
+    write_wordpiece(tmp_path)
+    (tmp_path / "config.json").unlink()
+    written(Bert(config), tmp_path, "bert", architectures=["BertForMaskedLM"])
+    found = explain(tmp_path)
+    assert found.usable and found.architecture == "BertModel"
+    assert found.tokenizer is not None and found.tokenizer.endswith(" tokens")
 
 
 @pytest.mark.parametrize(

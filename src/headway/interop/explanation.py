@@ -7,22 +7,42 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from headway.base.errors import HeadwayError, HeadwayWarning
 from headway.base.files import read_bytes
 from headway.interop.chat_templates import read_chat_template
+from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.folder_settings import read_folder_settings
 from headway.interop.hf_folders import on_meta, read_config
 from headway.interop.language_model_tokenizers import read_tokenizer
-from headway.models import GPTConfig, parameter_count
-from headway.text import MissingTokenizer
+from headway.interop.sentence_transformers import read_sentence_folder
+from headway.interop.translator_tokenizers import read_translator_tokenizers
+from headway.models import (
+    BertClassifierConfig,
+    BertConfig,
+    BertQuestionAnsweringConfig,
+    BertTaggerConfig,
+    GPTConfig,
+    TranslatorConfig,
+    parameter_count,
+)
+from headway.text import MissingEncoderTokenizer, MissingTokenizer
 
-T = TypeVar("T")
+TEXT_ENCODERS = (BertConfig, BertClassifierConfig, BertTaggerConfig, BertQuestionAnsweringConfig)
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.125}
 """Bytes of a weight; int8 has a scale of 4 bytes for each 32 weights."""
 CARD, CARD_LIMIT = "README.md", 10 * 2**20
 _LICENCE = re.compile(r"^license:\s*(\S.*?)\s*$", re.MULTILINE)
+
+
+class _Counted(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=_Counted)
 
 
 @dataclass
@@ -67,21 +87,36 @@ def explain(folder: Path) -> Explanation:
     found.memory = {name: round(found.parameters * size) for name, size in BYTES.items()}
     if isinstance(config, GPTConfig):
         found.settings = config.options
-        _explain_text(found, folder)
+        _explain_language_model(found, folder)
+    elif isinstance(config, TranslatorConfig):
+        _tried(found, lambda: read_folder_settings(folder, "translator"))
+        vocabulary = config.target_vocabulary
+        _tokenizer(found, lambda: read_translator_tokenizers(folder, vocabulary).target)
+    elif isinstance(config, TEXT_ENCODERS):
+        _tried(found, lambda: read_sentence_folder(folder))
+        _tokenizer(found, lambda: read_encoder_tokenizer(folder, family.model_type))
     return found
 
 
-def _explain_text(found: Explanation, folder: Path) -> None:
+def _explain_language_model(found: Explanation, folder: Path) -> None:
     """Add what only language models have."""
-    tokenizer = _tried(found, lambda: read_tokenizer(folder))
-    if isinstance(tokenizer, MissingTokenizer):
-        found.problems.append(str(tokenizer.missing))
-    elif tokenizer is not None:
-        found.tokenizer = f"{tokenizer.size:,} tokens"
+    tokenizer = _tokenizer(found, lambda: read_tokenizer(folder))
+    if tokenizer is not None:
         found.ends = [*tokenizer.ends]
     _tried(found, lambda: read_folder_settings(folder, "language model"))
     template = _tried(found, lambda: read_chat_template(folder))
     found.template = None if template is None else "chat template"
+
+
+def _tokenizer(found: Explanation, read: Callable[[], C]) -> C | None:
+    """Return the tokenizer that a reader returns, with its size added; None if it is missing."""
+    tokenizer = _tried(found, read)
+    if isinstance(tokenizer, (MissingTokenizer, MissingEncoderTokenizer)):
+        found.problems.append(str(tokenizer.missing))
+        return None
+    if tokenizer is not None:
+        found.tokenizer = f"{tokenizer.size:,} tokens"
+    return tokenizer
 
 
 def _tried(found: Explanation, read: Callable[[], T]) -> T | None:

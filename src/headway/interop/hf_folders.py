@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def configured(
 
     stored: the tensors by the names in the file. Raises DataError as `read` does.
     """
-    family, architecture = _architecture_of(hf_config)
+    family, architecture = _architecture_of(hf_config, stored.keys())
     tensors = family.named(stored, architecture.unused, where)
     try:
         tensors = {**architecture.absent(hf_config, tensors), **tensors}
@@ -174,11 +175,10 @@ def read_config(folder: str | Path) -> tuple[AnyFamily, AnyArchitecture, Config]
     folder = Path(folder)
     whole = HFConfig.load(folder / CONFIG_FILE)
     hf_config = text_half(whole, FAMILIES) or whole
-    family, architecture = _architecture_of(hf_config)
-    files = sorted(folder.glob("*.safetensors"))
-    names = [name.removeprefix(family.prefix) for file in files for name in tensor_names(file)]
+    keys = [key for file in sorted(folder.glob("*.safetensors")) for key in tensor_names(file)]
+    family, architecture = _architecture_of(hf_config, keys)
     try:
-        config = architecture.config(hf_config, names)
+        config = architecture.config(hf_config, [key.removeprefix(family.prefix) for key in keys])
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
     hf_config.check_all_read(CONFIG)
@@ -307,8 +307,15 @@ def _to_hf_config(
     }
 
 
-def _architecture_of(hf_config: HFConfig) -> tuple[AnyFamily, AnyArchitecture]:
-    """Return the family and the class that config.json names."""
+def _architecture_of(
+    hf_config: HFConfig, keys: Collection[str] = ()
+) -> tuple[AnyFamily, AnyArchitecture]:
+    """Return the family and the class that config.json names.
+
+    keys: of the tensors in the file. Where config.json names a class with heads of pretraining, but
+    the file was saved without any head, it is the class without heads: so are many folders of
+    sentence-transformers.
+    """
     kind = hf_config.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: the value may not be hashable
         raise DataError(
@@ -324,7 +331,12 @@ def _architecture_of(hf_config: HFConfig) -> tuple[AnyFamily, AnyArchitecture]:
         raise hf_config.refusal("architectures", names, "a list of names")
     if not isinstance(names[0], str) or names[0] not in known:
         raise hf_config.refusal("architectures", names, " or ".join(known))
-    return family, known[names[0]]
+    architecture = known[names[0]]
+    has_head = any(key.startswith(family.prefix) or re.match(family.heads, key) for key in keys)
+    if keys and not has_head:
+        alike = (a for a in family.architectures if a.bare and a.kind is architecture.kind)
+        architecture = next(alike, architecture)
+    return family, architecture
 
 
 def fitting(config: Config, name: str | None) -> AnyFamily:
