@@ -3,12 +3,23 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayError
-from headway.interop import ChatTemplate, FolderSettings, export_gguf, gguf, read_gguf
+from headway.interop import (
+    ChatTemplate,
+    FolderSettings,
+    export_gguf,
+    gguf,
+    gguf_tokenizer,
+    read_gguf,
+)
+from headway.interop.explanation import explain
+from headway.interop.gguf_reader import read_gguf_tokenizer
+from headway.models import parameter_count
 from headway.tasks.opening import template_of
 from tests.fixtures.gguf_models import FAMILIES, TEXT, bpe, characters, model, sentencepiece
 
@@ -50,7 +61,13 @@ def changed(path, edit):
 
 @pytest.mark.parametrize(
     ("family", "train"),
-    [("gpt2", bpe), ("llama", characters), ("qwen3", bpe), ("llama", sentencepiece)],
+    [
+        ("gpt2", bpe),
+        ("llama", characters),
+        ("qwen3", bpe),
+        ("llama", sentencepiece),
+        ("qwen2", bpe),
+    ],
 )
 def test_what_was_exported_is_read_again(tmp_path, family, train):
     made, tokenizer, path = written(tmp_path / "out", family, train)
@@ -132,18 +149,22 @@ UNKNOWN = {
         "lacks layers.1.mlp.up_proj.weight",
     ),
     "a tensor of another family": (
-        lambda metadata, tensors: tensors.update(
-            {"rope_freqs.weight": tensors["output_norm.weight"]}
-        ),
-        "the tensor rope_freqs.weight is not supported",
+        lambda metadata, tensors: tensors.update({"blk.0.ssm_a": tensors["output_norm.weight"]}),
+        "the tensor blk.0.ssm_a is not supported",
     ),
     "an end that is no token": (
         set_key("tokenizer.ggml.eos_token_id", 99_999, package.GGUFValueType.UINT32),
         "eos_token_id=99999",
     ),
     "another way to split": (
-        set_key("tokenizer.ggml.pre", "tekken", package.GGUFValueType.STRING),
-        "'tekken' is not supported",
+        set_key("tokenizer.ggml.pre", "none", package.GGUFValueType.STRING),
+        "'none' is not supported",
+    ),
+    "a factor for too few pairs": (
+        lambda metadata, tensors: tensors.update(
+            {"rope_freqs.weight": np.ones(3, dtype=np.float32)}
+        ),
+        "each of 8 rotated pairs needs a factor",
     ),
 }
 
@@ -151,6 +172,43 @@ UNKNOWN = {
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     return written(tmp_path_factory.mktemp("model") / "out", train=bpe)[2]
+
+
+ODD = [
+    TEXT,
+    "  12 naïve\n",
+    "x=12345+67; y² ³4\t\t7",
+    "I'll WE'RE don't 'S",
+    "a\r\n\n b... (c) ~|`^$",
+]
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("split", gguf_tokenizer._SPLITS)
+def test_texts_are_split_as_by_llama_cpp(file, split):
+    path = changed(file, set_key("tokenizer.ggml.pre", split, package.GGUFValueType.STRING))
+    answer = gguf._run(path, ODD, [], 48, path.parent)
+    tokenizer = read_gguf_tokenizer(path)
+    assert [tokenizer.encode(text) for text in ODD] == answer["ids"]
+
+
+def test_frequencies_that_are_divided_are_those_of_llama_cpp(file):
+    factors = np.linspace(1, 8, 8, dtype=np.float32)
+    path = changed(file, lambda _, tensors: tensors.update({"rope_freqs.weight": factors}))
+    made = headway.load(path, "cpu").model
+    assert made.config.rotary_scaling.pair_factors == tuple(factors.tolist())
+    prompts = [[*range(2, 26)], [*range(5, 20)]]
+    answer = gguf._run(path, [], prompts, 48, path.parent)
+    assert gguf._difference(gguf._log_p(made, prompts, answer), answer) < 1e-4
+    plain = headway.load(file, "cpu").model
+    assert gguf._difference(gguf._log_p(plain, prompts, answer), answer) > 1e-2
+
+
+def test_a_file_is_explained_without_its_weights(file):
+    found = explain(file)
+    assert (found.usable, found.family, found.architecture) == (True, "llama", "LlamaForCausalLM")
+    assert found.tokenizer == f"{headway.load(file, 'cpu').tokenizer.size:,} tokens"
+    assert found.parameters == parameter_count(headway.load(file, "cpu").model)
 
 
 @pytest.mark.parametrize("fault", UNKNOWN)

@@ -14,6 +14,13 @@ from headway.base.files import read_bytes
 from headway.interop.chat_templates import read_chat_template
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.folder_settings import read_folder_settings
+from headway.interop.gguf_reader import (
+    SUFFIX,
+    read_gguf_config,
+    read_gguf_licence,
+    read_gguf_template,
+    read_gguf_tokenizer,
+)
 from headway.interop.hf_folders import on_meta, read_config
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.sentence_transformers import read_sentence_folder
@@ -27,7 +34,7 @@ from headway.models import (
     TranslatorConfig,
     parameter_count,
 )
-from headway.text import MissingEncoderTokenizer, MissingTokenizer
+from headway.text import MissingEncoderTokenizer, MissingTokenizer, TextTokenizer
 
 TEXT_ENCODERS = (BertConfig, BertClassifierConfig, BertTaggerConfig, BertQuestionAnsweringConfig)
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.125}
@@ -70,9 +77,15 @@ class Explanation:
 
 
 def explain(folder: Path) -> Explanation:
-    """Explain a Hugging Face folder without reading its weights. Faults become `problems`."""
-    found = Explanation(folder=str(folder), licence=_licence(folder))
-    known = _tried(found, lambda: read_config(folder))
+    """Explain a Hugging Face folder, or a GGUF file, without reading its weights. Faults become
+    `problems`."""
+    is_gguf = folder.suffix == SUFFIX
+    found = Explanation(folder=str(folder))
+    read_licence, read = (
+        (read_gguf_licence, read_gguf_config) if is_gguf else (_licence, read_config)
+    )
+    found.licence = _tried(found, lambda: read_licence(folder))
+    known = _tried(found, lambda: read(folder))
     if known is None:
         return found
     family, architecture, config = known
@@ -80,7 +93,7 @@ def explain(folder: Path) -> Explanation:
     model = _tried(found, lambda: on_meta(config))
     if model is None:
         return found
-    found.usable = any(folder.glob("*.safetensors"))
+    found.usable = is_gguf or any(folder.glob("*.safetensors"))
     if not found.usable:
         found.problems.append("there are no weights: no *.safetensors")
     found.parameters = parameter_count(model)
@@ -100,12 +113,18 @@ def explain(folder: Path) -> Explanation:
 
 def _explain_language_model(found: Explanation, folder: Path) -> None:
     """Add what only language models have."""
-    tokenizer = _tokenizer(found, lambda: read_tokenizer(folder))
-    if tokenizer is not None:
-        found.ends = [*tokenizer.ends]
-    _tried(found, lambda: read_folder_settings(folder, "language model"))
-    template = _tried(found, lambda: read_chat_template(folder))
+    if folder.suffix == SUFFIX:
+        found.ends = _ends(_tokenizer(found, lambda: read_gguf_tokenizer(folder)))
+        template = _tried(found, lambda: read_gguf_template(folder))
+    else:
+        found.ends = _ends(_tokenizer(found, lambda: read_tokenizer(folder)))
+        _tried(found, lambda: read_folder_settings(folder, "language model"))
+        template = _tried(found, lambda: read_chat_template(folder))
     found.template = None if template is None else "chat template"
+
+
+def _ends(tokenizer: TextTokenizer | None) -> list[int]:
+    return [] if tokenizer is None else [*tokenizer.ends]
 
 
 def _tokenizer(found: Explanation, read: Callable[[], C]) -> C | None:

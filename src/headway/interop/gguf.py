@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,14 +90,17 @@ class Family:
     """A family of transformers as llama.cpp's.
 
     architecture: its name there. keys: of config.json -> their names in the metadata, without the
-    name of the architecture before them. tolerance: of log-probabilities in float32.
-    stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the tensor and
-    config.json. restored: the inverse.
+    name of the architecture before them. tolerance: of log-probabilities in float32. biases: keys
+    of config.json that the tensors tell -> the end of the name of one. options: of our
+    configuration, those that the family has. stored: returns a tensor as llama.cpp stores it, from
+    transformers' name of it, the tensor and config.json. restored: the inverse.
     """
 
     architecture: str
     keys: Mapping[str, Sequence[str]]
     tolerance: float
+    biases: Mapping[str, str] = field(default_factory=dict)
+    options: frozenset[str] = frozenset()
     stored: Reordered = _same
     restored: Reordered = _same
 
@@ -147,6 +150,7 @@ _MODERN = {
     "rope_theta": ["rope.freq_base"],
     "vocab_size": ["vocab_size"],
 }
+_ATTENTION_BIAS = {"attention_bias": ".attn_q.bias"}
 FAMILIES = {
     "gpt2": Family(
         "gpt2",
@@ -159,11 +163,24 @@ FAMILIES = {
             "layer_norm_epsilon": ["attention.layer_norm_epsilon"],
         },
         5e-3,  # llama.cpp looks GELU up in a table of float16
-        _transposed,
-        _transposed,
+        stored=_transposed,
+        restored=_transposed,
     ),
-    "llama": Family("llama", _MODERN, 1e-4, _neighbours, _halves),
-    "qwen3": Family("qwen3", _MODERN, 1e-4),
+    "llama": Family(
+        "llama",
+        _MODERN,
+        1e-4,
+        _ATTENTION_BIAS | {"mlp_bias": ".ffn_up.bias"},
+        stored=_neighbours,
+        restored=_halves,
+    ),
+    "qwen2": Family(
+        "qwen2",
+        {key: names for key, names in _MODERN.items() if key != "head_dim"},
+        1e-4,
+        options=frozenset({"attention_bias=qkv"}),
+    ),
+    "qwen3": Family("qwen3", _MODERN, 1e-4, _ATTENTION_BIAS),
 }
 """`model_type` in config.json -> the family in llama.cpp."""
 
@@ -190,18 +207,7 @@ def export_gguf(
     if dtype not in FORMATS:
         raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(FORMATS)}")
     package = _package()
-    kind = fitting(model.config, None).model_type
-    if kind not in FAMILIES:
-        raise UsageError(
-            f"this model is a {kind}, which cannot be exported to GGUF: llama.cpp's families are "
-            f"{', '.join(FAMILIES)}",
-            hint="headway export RUN --to hf writes a folder for other libraries",
-        )
-    if model.config.options:  # some of them change only texts that are longer than the prompts
-        raise UsageError(
-            f"these settings cannot be exported to GGUF yet: {', '.join(model.config.options)}",
-            hint="headway export RUN --to hf writes a folder for other libraries",
-        )
+    kind = _kind(model)
     with TemporaryDirectory() as scratch, new_folder(folder) as temporary:
         hugging_face = Path(scratch, "hf")
         export(model, tokenizer, hugging_face, kind, settings=settings)
@@ -228,6 +234,24 @@ def export_gguf(
         steps=sum(map(len, answer["tokens"])),
         runtime=f"xllamacpp {answer['version']}",
     )
+
+
+def _kind(model: GPT) -> str:
+    """Return the family of a model. Raises UsageError if a GGUF file cannot have it."""
+    kind = fitting(model.config, None).model_type
+    if kind not in FAMILIES:
+        raise UsageError(
+            f"this model is a {kind}, which cannot be exported to GGUF: llama.cpp's families are "
+            f"{', '.join(FAMILIES)}",
+            hint="headway export RUN --to hf writes a folder for other libraries",
+        )
+    options = [one for one in model.config.options if one not in FAMILIES[kind].options]
+    if options:  # some of them change only texts that are longer than the prompts
+        raise UsageError(
+            f"these settings cannot be exported to GGUF yet: {', '.join(options)}",
+            hint="headway export RUN --to hf writes a folder for other libraries",
+        )
+    return kind
 
 
 def _package() -> Any:

@@ -8,7 +8,7 @@ key and every tensor of it is used, or known to change nothing, or refused by it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -24,9 +24,11 @@ from headway.interop.folder_settings import FolderSettings
 from headway.interop.gguf import FAMILIES, names_there
 from headway.interop.gguf_tokenizer import read_vocabulary
 from headway.interop.hf_config import HFConfig
-from headway.interop.hf_folders import Config, configured, expected_tensors
+from headway.interop.hf_folders import Config, configured, described, expected_tensors
+from headway.interop.weight_names import AnyArchitecture, AnyFamily
 from headway.text import CharacterTokenizer, PretrainedTokenizer
 
+SUFFIX = ".gguf"
 TEMPLATE = "tokenizer.chat_template"
 NEEDED = ("embedding_length", "block_count", "attention.head_count", "context_length")
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
@@ -40,7 +42,8 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "attention.max_alibi_bias": (0.0,),
 }
 """Keys of the metadata, without the architecture, and the values with which they change nothing."""
-BIASES = {"attention_bias": ".attn_q.bias", "mlp_bias": ".ffn_up.bias"}
+FACTORS = "rope_freqs.weight"
+"""The numbers by which the frequencies of rotary positions are divided (Llama 3.1)."""
 
 
 def read_gguf(
@@ -54,32 +57,53 @@ def read_gguf(
     path = Path(path)
     where = str(path)
     with _as_data_error(where):
-        metadata, stored = _contents(path, _stamp(path))
-        kind = str(metadata.get("general.architecture"))
-        if kind not in FAMILIES:
-            raise DataError(
-                f"general.architecture={kind[:80]!r} is not supported; supported: "
-                f"{', '.join(FAMILIES)}",
-                where,
-            )
-        values = _config(kind, metadata, stored, where)
-        tensors = _tensors(kind, values, stored, where)
+        metadata, stored, values = _described(path)
+        tensors = _tensors(values, stored, where)
         config, ours = configured(HFConfig(values, where), tensors, where)
         tokenizer = read_vocabulary(metadata, where)
     return config, ours, tokenizer, FolderSettings(template=_template(metadata, where))
+
+
+def read_gguf_config(path: str | Path) -> tuple[AnyFamily, AnyArchitecture, Config]:
+    """Return the family, the class and our configuration, without reading a tensor."""
+    with _as_data_error(str(path)):
+        _, stored, values = _described(Path(path))
+        hf_config = HFConfig(values, str(path))
+        name_of, names = _name_of(values, str(path)), expected_tensors(hf_config)
+        return described(hf_config, [name for name in names if name_of(name) in stored])
+
+
+def read_gguf_tokenizer(path: str | Path) -> CharacterTokenizer | PretrainedTokenizer:
+    """Return the tokenizer of a file."""
+    with _as_data_error(str(path)):
+        return read_vocabulary(_contents(Path(path))[0], str(path))
+
+
+def read_gguf_licence(path: str | Path) -> str | None:
+    """Return the licence that a file names, or None."""
+    with _as_data_error(str(path)):
+        licence = _contents(Path(path))[0].get("general.license")
+    return licence if isinstance(licence, str) else None
 
 
 def read_gguf_template(path: str | Path) -> ChatTemplate | None:
     """Return the chat template of a file, or None."""
     path = Path(path)
     with _as_data_error(str(path)):
-        return _template(_contents(path, _stamp(path))[0], str(path))
+        return _template(_contents(path)[0], str(path))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    """Return what changes when the file does."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+def _described(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, object]]:
+    """Return the metadata, the tensors and the values of config.json."""
+    metadata, stored = _contents(path)
+    kind = str(metadata.get("general.architecture"))
+    if kind not in FAMILIES:
+        raise DataError(
+            f"general.architecture={kind[:80]!r} is not supported; supported: "
+            f"{', '.join(FAMILIES)}",
+            str(path),
+        )
+    return metadata, stored, _config(kind, metadata, stored, str(path))
 
 
 @contextmanager
@@ -96,12 +120,15 @@ def _as_data_error(where: str) -> Iterator[None]:
         raise DataError(why, where, "download the file again") from error
 
 
-@lru_cache(maxsize=1)  # the parts of a model are read one after another
-def _contents(path: Path, stamp: tuple[int, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata and the tensors, as the package `gguf` reads them from the mapped file.
+def _contents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metadata and the tensors, as the package `gguf` reads them."""
+    found = path.stat()
+    return _contents_at(path, (found.st_mtime_ns, found.st_size))
 
-    stamp: makes the result that of the file's present contents.
-    """
+
+@lru_cache(maxsize=1)  # the parts of a model are read one after another
+def _contents_at(path: Path, stamp: tuple[int, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents, from the mapped file. stamp: what changes when the file does."""
     try:
         package = import_module("gguf")
     except ImportError as error:
@@ -134,11 +161,14 @@ def _config(
             raise DataError(f"{begin}{name}={str(value)[:80]} is not supported", where)
     values.setdefault("vocab_size", len(metadata.get("tokenizer.ggml.tokens", ())))
     values["tie_word_embeddings"] = "output.weight" not in stored
-    if "num_attention_heads" in family.keys:
-        values |= {
-            key: any(name.endswith(end) for name in stored)
-            for key, end in BIASES.items()
-            if (kind, key) != ("qwen3", "mlp_bias")
+    values |= {
+        key: any(name.endswith(end) for name in stored) for key, end in family.biases.items()
+    }
+    if FACTORS in stored:
+        values["rope_parameters"] = {
+            "rope_type": "longrope",
+            "rope_theta": values.get("rope_theta", 10_000.0),
+            "short_factor": torch.from_numpy(stored[FACTORS].data.copy()).float().tolist(),
         }
     return values
 
@@ -151,24 +181,26 @@ def _rounded(value: object) -> object:
     return next(n for d in range(1, 18) if torch.tensor(n := float(f"{value:.{d}g}")) == exact)
 
 
-def _tensors(
-    kind: str, values: Mapping[str, Any], stored: Mapping[str, Any], where: str
-) -> dict[str, Tensor]:
-    """Return the tensors by transformers' names, in float32."""
-    package = import_module("gguf")
-    family = FAMILIES[kind]
+def _name_of(values: Mapping[str, Any], where: str) -> Callable[[str], str]:
+    """Return the function from transformers' name of a tensor to its name in the file."""
     blocks = values.get("num_hidden_layers", values.get("n_layer"))
     if not isinstance(blocks, int) or not 0 < blocks < 10_000:
         raise DataError(f"block_count={str(blocks)[:80]}: must be from 1 to 9,999", where)
-    name_of = names_there(package, family, blocks)
+    return names_there(import_module("gguf"), FAMILIES[str(values["model_type"])], blocks)
+
+
+def _tensors(values: Mapping[str, Any], stored: Mapping[str, Any], where: str) -> dict[str, Tensor]:
+    """Return the tensors by transformers' names, in float32."""
+    dequantize = import_module("gguf").quants.dequantize
+    family, name_of = FAMILIES[str(values["model_type"])], _name_of(values, where)
     tensors = {}
     for theirs in expected_tensors(HFConfig(values, where)):
         name = name_of(theirs)
         if name in stored:
             one = stored[name]
-            array = package.quants.dequantize(one.data, one.tensor_type)
+            array = dequantize(one.data, one.tensor_type)
             tensors[theirs] = family.restored(theirs, torch.from_numpy(array.copy()), values)
-    if unknown := sorted(stored.keys() - {name_of(name) for name in tensors}):
+    if unknown := sorted(stored.keys() - {name_of(name) for name in tensors} - {FACTORS}):
         raise DataError(f"the tensor {unknown[0][:80]} is not supported", where)
     return tensors
 

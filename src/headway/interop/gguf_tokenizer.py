@@ -33,14 +33,23 @@ LEADING_SPACE = {
 TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
 """Tokens that end the turn of a chat, and so an output, as in llama.cpp."""
 
-_SPLITS = {
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt-2",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+": "llama-bpe",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = rf"{_LETTERS}|\p{{N}}{{1,3}}{_REST}"
+_DIGIT = r"\p{N}"
+_THREE_DIGITS = "[0-9][0-9][0-9]"
+
+_SPLITS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("gpt-2", "phi-2", "olmo", "mpt"), (_GPT2,)),
+    **dict.fromkeys(("llama-bpe", "dbrx", "smaug-bpe"), (_LLAMA3,)),
+    **dict.fromkeys(("qwen2", "stablelm2"), (rf"{_LETTERS}|{_DIGIT}{_REST}",)),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), (_DIGIT, _GPT2)),
+    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, _THREE_DIGITS),
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", _THREE_DIGITS),
 }
-"""The expression by which a byte-level BPE splits a text into words -> llama.cpp's name of it."""
+"""llama.cpp's name of how a byte-level BPE splits a text into words -> the expressions; each splits
+the parts that the one before it left."""
 
 
 def vocabulary(
@@ -129,22 +138,29 @@ def _scores(
 
 def _split(splitter: Mapping[str, Any]) -> str:
     """Return llama.cpp's name of the way in which the tokenizer splits a text into words."""
-    parts = splitter.get("pretokenizers", [splitter])
-    kinds = [part["type"] for part in parts]
-    if kinds == ["ByteLevel"] and parts[0]["use_regex"] and not parts[0]["add_prefix_space"]:
-        return "gpt-2"
-    if kinds == ["Split", "ByteLevel"] and not parts[1]["use_regex"]:
-        pattern = parts[0]["pattern"].get("Regex")
-        if pattern in _SPLITS and parts[0]["behavior"] == "Isolated" and not parts[0]["invert"]:
-            return _SPLITS[pattern]
+    *before, last = splitter.get("pretokenizers", [splitter])
+    patterns = [_pattern(part) for part in before]
+    if last["type"] == "ByteLevel" and not last["add_prefix_space"]:
+        patterns += [_GPT2] if last["use_regex"] else []
+        for name, known in _SPLITS.items():
+            if list(known) == patterns:
+                return name
     _refuse(f"splits texts into words by {json.dumps(splitter)[:200]}")
+
+
+def _pattern(part: Mapping[str, Any]) -> str | None:
+    """Return the expression by which a part of a tokenizer splits; None for other parts."""
+    if part["type"] == "Digits":
+        return _DIGIT if part["individual_digits"] else None
+    is_plain = part["type"] == "Split" and part["behavior"] == "Isolated" and not part["invert"]
+    return part["pattern"].get("Regex") if is_plain else None
 
 
 def _refuse(what: str) -> NoReturn:
     raise UsageError(
         f"this tokenizer cannot be represented in a GGUF file: it {what}",
-        hint="llama.cpp has byte-level BPE, split as GPT-2, Llama 3 or Qwen 2 do, Llama 2's "
-        "SentencePiece, and characters",
+        hint="llama.cpp has byte-level BPE, split as by GPT-2, Llama 3, Qwen 2, SmolLM or Falcon, "
+        "Llama 2's SentencePiece, and characters",
     )
 
 
@@ -201,11 +217,10 @@ def _role(given: Mapping[str, Any], role: str, size: int, where: str) -> int | N
 def _byte_level(given: Mapping[str, Any], names: Sequence[str], where: str) -> tokenizers.Tokenizer:
     """Return the engine of a byte-level BPE."""
     split = given.get("pre", "default")
-    patterns = {name: pattern for pattern, name in _SPLITS.items()}
-    if split not in patterns:
-        known = ", ".join(patterns)
+    if split not in list(_SPLITS):  # a list: the value may not be hashable
         raise DataError(
-            f"{PREFIX}pre={str(split)[:80]!r} is not supported; supported: {known}", where
+            f"{PREFIX}pre={str(split)[:80]!r} is not supported; supported: {', '.join(_SPLITS)}",
+            where,
         )
     merges = [tuple(merge.split(" ")) for merge in given.get("merges", [])]
     engine = tokenizers.Tokenizer(
@@ -217,7 +232,7 @@ def _byte_level(given: Mapping[str, Any], names: Sequence[str], where: str) -> t
     )
     engine.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(tokenizers.Regex(patterns[split]), "isolated"),
+            *(pre_tokenizers.Split(tokenizers.Regex(p), "isolated") for p in _SPLITS[split]),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

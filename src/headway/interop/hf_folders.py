@@ -176,6 +176,13 @@ def read_config(folder: str | Path) -> tuple[AnyFamily, AnyArchitecture, Config]
     whole = HFConfig.load(folder / CONFIG_FILE)
     hf_config = text_half(whole, FAMILIES) or whole
     keys = [key for file in sorted(folder.glob("*.safetensors")) for key in tensor_names(file)]
+    return described(hf_config, keys)
+
+
+def described(
+    hf_config: HFConfig, keys: Collection[str]
+) -> tuple[AnyFamily, AnyArchitecture, Config]:
+    """Return what `read_config` does, for a config.json and the names of the tensors."""
     family, architecture = _architecture_of(hf_config, keys)
     try:
         config = architecture.config(hf_config, [key.removeprefix(family.prefix) for key in keys])
@@ -312,9 +319,8 @@ def _architecture_of(
 ) -> tuple[AnyFamily, AnyArchitecture]:
     """Return the family and the class that config.json names.
 
-    keys: of the tensors in the file. Where config.json names a class with heads of pretraining, but
-    the file was saved without any head, it is the class without heads: so are many folders of
-    sentence-transformers.
+    keys: of the tensors in the file. If it was saved without heads of pretraining, it is the class
+    without heads, whatever config.json names: so are many folders of sentence-transformers.
     """
     kind = hf_config.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: the value may not be hashable

@@ -26,6 +26,7 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
+from headway.interop.gguf_reader import SUFFIX
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.tasks.registry import TASKS, task_of_family
@@ -46,7 +47,6 @@ FOREIGN_KEYS = {
 }
 """Further keys of Hugging Face only, by which a folder without `model_type` is recognised."""
 
-GGUF = ".gguf"
 
 DTYPES = ("float32", *NUMBERS)
 
@@ -134,7 +134,7 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         )
     if adapter is not None:
         _check_adapter(path, adapter)
-    if path.suffix == GGUF:
+    if path.suffix == SUFFIX:
         _check_family(family, "gguf", path)
         return _gguf(path, device)
     if path.is_file():
@@ -189,7 +189,7 @@ def model_path(folder: str | Path) -> Path:
 def template_of(folder: str | Path) -> interop.ChatTemplate | None:
     """Return the chat templates of the model that `load` reads for `folder`, or None."""
     folder, path = Path(folder), model_path(folder)
-    if path.suffix == GGUF:
+    if path.suffix == SUFFIX:
         return interop.read_gguf_template(path)
     # the model of an adapter, with its tokenizer and templates, is elsewhere
     folders = (folder, path) if path.is_relative_to(folder) else (path,)
@@ -210,7 +210,7 @@ def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
     if (adapter := interop.find_adapter(path)) is not None:
         return adapter.base, adapter.folder
     if not (path / CONFIG_FILE).is_file():
-        kind = "file" if path.suffix == GGUF else "folder"
+        kind = "file" if path.suffix == SUFFIX else "folder"
         missing = f"there is no {CONFIG_FILE}" if path.exists() else f"there is no such {kind}"
         raise UsageError(
             f"{folder} holds no model: {missing}",
