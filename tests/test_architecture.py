@@ -108,6 +108,7 @@ LONG = {
     "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",
     "tests/safety_net/cases.py": "one table of runs",
     "tests/transforms/test_quantize.py": "one property after another of all small numbers",
+    "src/headway/data/instructions.py": "one table of kinds of instructions",
     "src/headway/tasks/translation/bundle.py": "the bundle of translators, with all they can do",
 }
 """File of more than 400 lines, or `file: function` of more than 60 -> why it is one thing.

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from headway.base.errors import UsageError
 from headway.data.dialogues import read_dialogues
 from headway.data.images import read_image
 from headway.datasets import drawn_shapes
@@ -111,6 +112,9 @@ def test_the_folder_is_the_same_each_time_and_is_reused(tmp_path, monkeypatch):
     made = draw_shapes(tmp_path / "a")
     assert made.images == sizes and made.questions["train"] == 60 and not made.reused
     assert draw_shapes(tmp_path / "a").reused
+    with monkeypatch.context() as another, pytest.raises(UsageError, match="another version"):
+        another.setattr(drawn_shapes, "VERSION", 99)
+        draw_shapes(tmp_path / "a")
     draw_shapes(tmp_path / "b")
     names = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
     for name in names:

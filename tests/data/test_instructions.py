@@ -1,6 +1,7 @@
 """Generated instructions have exact answers, and what is held out is never learned."""
 
 import json
+import re
 from random import Random
 
 import pytest
@@ -52,13 +53,22 @@ def test_the_answers_are_right():
     assert {answer for _, answer in answers("member")} == {"yes", "no"}
 
 
-def test_the_text_for_pre_training_tells_no_held_out_sum():
-    text = "\n".join(pretraining_lines(Random(3), 4000))
+def test_the_text_for_pre_training_tells_no_held_out_sum_and_every_opposite():
+    text = "\n".join(pretraining_lines(Random(3), 8000))
     random = Random(4)
     for _ in range(50):
         one = instruction("add", random, held_out=True)
-        numbers = [n for n in "".join(c if c.isdigit() else " " for c in one.question).split()]
-        assert f": {numbers[0]} + {numbers[1]} =" not in text
+        first, second = re.findall("[0-9]+", one.question)
+        facts = (
+            f"{first} [+] {second}",
+            f"sum of {first} and {second}",
+            f"adds {first} and {second}",
+        )
+        assert not any(re.search(rf"\b{fact}\b", text) for fact in facts)
+    for word, opposite in OPPOSITES.items():
+        assert any(
+            fact.format(word=word, answer=opposite) in text for fact in KINDS["opposite"].facts
+        )
 
 
 def test_the_data_set_has_its_files_and_is_reused(tmp_path, monkeypatch):

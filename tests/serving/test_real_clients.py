@@ -24,9 +24,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 MODEL = language_model()
 PROMPT, TEXT, TOKENS = "The old baker", bundles.SENTENCE, 12
 PICTURE = png(np.random.default_rng(0).integers(0, 256, (24, 27, 3)).astype(np.uint8))
+PLACE = {
+    "type": "object",
+    "properties": {"place": {"enum": ["Bonn", "Ulm"]}},
+    "required": ["place"],
+}
+WITH_TOOLS = (
+    "{{ style }}{% for tool in tools or [] %}{{ tool.function.name }}\n{% endfor %}"
+    "{# <tool_call></tool_call> #}"
+) + TEMPLATE.replace("m.content", "(m.content or m.tool_calls | tojson)")
+TOOL_TURNS = [
+    *HELLO,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": "rain"},
+]
 MODELS = {
     "gpt": MODEL,
     "chat": BUNDLE,
+    "tools": BUNDLE,
     "translator": bundles.translator(),
     "classifier": bundles.bert_classifier(),
     "encoder": bundles.encoder(max_length=40),
@@ -39,7 +60,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def client():
-    with running(MODELS, templates={"chat": TEMPLATE}) as client:
+    with running(MODELS, templates={"chat": TEMPLATE, "tools": WITH_TOOLS}) as client:
         yield client
 
 
@@ -83,6 +104,36 @@ def test_openai(url, expected):
     parts = client.chat.completions.create(**chat, stream=True)
     text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
     assert text == expected.turn
+
+    question = {"model": "chat", "input": HELLO[0]["content"], "temperature": 0}
+    response = client.responses.create(**question, max_output_tokens=TOKENS)
+    assert response.output_text == expected.turn
+    events = list(client.responses.create(**question, max_output_tokens=TOKENS, stream=True))
+    assert [event.type for event in events][:2] == ["response.created", "response.in_progress"]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == events[-1].response.output_text == expected.turn
+    tool = {"type": "function", "name": "weather", "parameters": PLACE}
+    called = client.responses.create(
+        model="tools", input="?", tools=[tool], tool_choice="required", max_output_tokens=150
+    )
+    (call,) = called.output
+    assert call.type == "function_call" and json.loads(call.arguments)["place"] in ("Bonn", "Ulm")
+    options = {"temperature": 1, "top_p": 0, "max_tokens": -1, "stream": True}
+    usage = {"include_usage": True}
+    parts = list(client.chat.completions.create(**{**chat, **options}, stream_options=usage))
+    assert parts[-1].usage.completion_tokens > TOKENS and not parts[-1].choices
+    asked = {**chat, "messages": TOOL_TURNS, "model": "tools"}
+    forced = {"type": "function", "function": {"name": "weather"}}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": PLACE}}]
+    turn = client.chat.completions.create(
+        **{**chat, "model": "tools", "max_tokens": 150}, tools=tools, tool_choice=forced
+    )
+    (call,) = turn.choices[0].message.tool_calls
+    assert json.loads(call.function.arguments)["place"] in ("Bonn", "Ulm")
+    variables = {"chat_template_kwargs": {"style": "short"}}
+    short = client.chat.completions.create(**asked, extra_body=variables)
+    plain = client.chat.completions.create(**asked)
+    assert short.usage.prompt_tokens > plain.usage.prompt_tokens
 
     vectors = MODELS["encoder"].embed([TEXT]).numpy()[0]
     for form in ("float", "base64"):

@@ -189,3 +189,66 @@ def test_calls_are_read_only_if_the_template_had_the_tools(choice, is_field):
     (answer,) = reply.json["choices"]
     assert ("tool_calls" in answer["message"]) == is_field
     assert answer["finish_reason"] == ("tool_calls" if is_field else "stop")
+
+
+SIZES = {"type": "object", "properties": {"n": {"enum": [7, 8]}}, "required": ["n"]}
+TWO = [
+    {"type": "function", "function": {"name": name, "parameters": SIZES, "strict": True}}
+    for name in ("grow", "shrink")
+]
+
+
+@pytest.fixture(scope="module")
+def calling():
+    template = "{% if tools %}T{% endif %}{# <tool_call></tool_call> #}" + TEMPLATE
+    with running({"tools": BUNDLE}, templates={"tools": template}) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("required", {"grow", "shrink"}),
+        ({"type": "function", "function": {"name": "shrink"}}, {"shrink"}),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_is_demanded_has_the_schema_of_its_tool(calling, choice, names, stream):
+    fields = {"tools": TWO, "tool_choice": choice, "parallel_tool_calls": False}
+    reply = chat(calling, **fields, max_tokens=150, stream=stream, temperature=1, seed=3)
+    assert reply.status == 200, reply.body
+    if stream:
+        (call,) = [
+            call
+            for event in reply.events
+            for call in event["choices"][0]["delta"].get("tool_calls", ())
+        ]
+    else:
+        (call,) = reply.json["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] in names
+    assert json.loads(call["function"]["arguments"])["n"] in (7, 8)
+
+
+def test_the_responses_route_demands_calls_too(calling):
+    tool = {"type": "function", "name": "grow", "parameters": SIZES, "strict": True}
+    choice = {"type": "function", "name": "grow"}
+    body = {"input": "?", "tools": [tool], "tool_choice": choice, "max_output_tokens": 150}
+    reply = calling.post("/v1/responses", body)
+    assert reply.status == 200, reply.body
+    (item,) = reply.json["output"]
+    assert item["type"] == "function_call" and json.loads(item["arguments"])["n"] in (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice", "name"),
+        ({"tool_choice": "maybe"}, "tool_choice", "must be none, auto, required"),
+        ({"tool_choice": "required", "guided_regex": "a"}, "guided_regex", "excludes"),
+        ({"tool_choice": "required", "use_beam_search": True}, "use_beam_search", "excludes"),
+    ],
+)
+def test_a_demand_that_cannot_be_met_is_refused_by_name(calling, fields, param, words):
+    reply = chat(calling, tools=TWO, **fields)
+    error = reply.json["error"]
+    assert reply.status == 400 and error["param"] == param and words in error["message"]

@@ -156,29 +156,42 @@ def test_answers_come_from_the_present_weights_and_from_the_seeds(chat):
     assert seed_of(42, 0, 1) != seed_of(42, 1, 1) != seed_of(42, 1, 0)
 
 
-def test_answers_with_more_reward_become_more_probable(chat, monkeypatch):
+def are_even(reward, problems, answers):
+    """A reward of the first token of an answer, in place of `rewards_of`."""
+    return torch.tensor([float(one.tokens[0] % 2 == 0) for one in answers])
+
+
+@pytest.fixture
+def rewarded(chat, monkeypatch):
+    """Trains for some steps, and returns the mean reward of answers after them."""
+    monkeypatch.setattr(objective_module, "rewards_of", are_even)
     model = chat.model.train()
-    tokenizer = chat.tokenizer
-    config = RewardConfig(samples=16, tokens=3)
-    objective = RewardObjective(config, tokenizer, lambda problem, text: float("e" in text))
-    monkeypatch.setattr(
-        objective_module,
-        "rewards_of",
-        lambda reward, problems, answers: torch.tensor([reward(None, one.text) for one in answers]),
-    )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
     side = encoded(PROBLEMS, chat, NONE_LEFT_OUT)
-    means = []
-    for step in range(12):
-        loss = objective(model, side.batch([0, 1], step, 42))
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-        answers = [
-            one for group in objective.answers(model, side.batch([0, 1], 99, 1)) for one in group
-        ]
-        means.append(sum("e" in one.text for one in answers))
-    assert sum(means[-3:]) > sum(means[:3])
+    config = RewardConfig(samples=16, tokens=2)
+    objective = RewardObjective(config, chat.tokenizer, REWARDS["exact"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+
+    def after(steps):
+        for epoch in range(steps):
+            loss = objective(model, side.batch([0, 1], epoch, 42))
+            optimizer.zero_grad()
+            (loss.total / loss.count).backward()
+            optimizer.step()
+        groups = objective.answers(model, side.batch([0, 1], 99, 1))
+        return are_even(None, None, [one for group in groups for one in group]).mean().item()
+
+    return after
+
+
+def test_a_policy_that_is_rewarded_for_its_first_token_gets_every_reward(rewarded):
+    """Samples, their log-probabilities, advantages and targets fit together: a bandit is solved."""
+    assert rewarded(0) < 0.75
+    assert rewarded(25) == 1
+
+
+def test_a_wrong_sign_keeps_the_policy_from_the_rewards(rewarded, monkeypatch):
+    monkeypatch.setattr(objective_module, "advantages", wrong_sign)
+    assert rewarded(25) < 0.9
 
 
 def test_an_answer_that_was_cut_gets_no_reward():

@@ -5,8 +5,9 @@
 
 The content of an instruction (here t a b u) decides by its hash whether it is held out, and three
 phrasings of each kind are never learned. So two things can be measured: known phrasings with new
-contents, and new phrasings with new contents. Letters are written apart, because a tokenizer of
-sub-words would hide them from the model.
+contents, and new phrasings with new contents. An opposite cannot be computed: held out are some
+words in some phrasings. Letters are written apart, because a tokenizer of sub-words would hide them
+from the model.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _nth(random: Random) -> Values:
 
 
 def _member(random: Random) -> Values:
-    words = _nouns(random, 2, 5)
+    words = _nouns(random, 1, 4)
     is_member = random.random() < 0.5
     word = random.choice(words if is_member else [w for w in NOUNS if w not in words])
     return {"word": word, "words": " ".join(words), "answer": "yes" if is_member else "no"}
@@ -119,13 +120,13 @@ class Kind:
     """A kind of instruction.
 
     values: draws the content and its answer. phrasings: those that are learned. new_phrasings:
-    those that are only tested. fact: a sentence that states the answer, for pre-training.
+    those that are only tested. facts: sentences that state the answer, for pre-training.
     """
 
     values: Callable[[Random], Values]
     phrasings: tuple[str, ...]
     new_phrasings: tuple[str, ...]
-    fact: str
+    facts: tuple[str, ...]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -142,7 +143,11 @@ KINDS: Mapping[str, Kind] = {
             "Copy the words {words}",
         ),
         ("Please repeat: {words}", "Say again: {words}", "Repeat this text: {words}"),
-        "Ann says: {words}. Ben repeats: {answer}.",
+        (
+            "Ann says: {words}. Ben repeats: {answer}.",
+            "The words {words} again: {answer}.",
+            "Ann writes {words} and Ben copies {answer}.",
+        ),
     ),
     "reverse": Kind(
         _reverse,
@@ -161,7 +166,11 @@ KINDS: Mapping[str, Kind] = {
             "Reverse these letters: {letters}",
             "Spell backwards: {letters}",
         ),
-        "The letters {letters} backwards are {answer}.",
+        (
+            "The letters {letters} backwards are {answer}.",
+            "From the end, {letters} is {answer}.",
+            "Ann spells {letters} and Ben reverses it: {answer}.",
+        ),
     ),
     "upper": Kind(
         _upper,
@@ -180,7 +189,11 @@ KINDS: Mapping[str, Kind] = {
             "Put in upper case: {letters}",
             "What is {letters} in capitals?",
         ),
-        "The letters {letters} in capitals are {answer}.",
+        (
+            "The letters {letters} in capitals are {answer}.",
+            "In upper case {letters} is {answer}.",
+            "Ann writes {letters} and Ben puts it in capitals: {answer}.",
+        ),
     ),
     "count": Kind(
         _count,
@@ -199,7 +212,11 @@ KINDS: Mapping[str, Kind] = {
             "Tell the number of words: {words}",
             "Please count: {words}",
         ),
-        "The number of words in {words} is {answer}.",
+        (
+            "The number of words in {words} is {answer}.",
+            "There are {answer} words: {words}.",
+            "Ann says {words} and Ben counts the words: {answer}.",
+        ),
     ),
     "add": Kind(
         _add,
@@ -218,7 +235,11 @@ KINDS: Mapping[str, Kind] = {
             "Please add {first} and {second}",
             "How much is {first} and {second}?",
         ),
-        "The sum of {first} and {second} is {answer}: {first} + {second} = {answer}.",
+        (
+            "The sum of {first} and {second} is {answer}: {first} + {second} = {answer}.",
+            "Ben adds {first} and {second} and finds {answer}.",
+            "{first} + {second} is {answer}, so {answer} is the sum.",
+        ),
     ),
     "sort": Kind(
         _sort,
@@ -237,7 +258,11 @@ KINDS: Mapping[str, Kind] = {
             "Please put in order: {digits}",
             "Write the numbers in order: {digits}",
         ),
-        "The digits {digits} in order are {answer}.",
+        (
+            "The digits {digits} in order are {answer}.",
+            "Ann sorts {digits} and finds {answer}.",
+            "In order the numbers {digits} are {answer}.",
+        ),
     ),
     "nth": Kind(
         _nth,
@@ -256,7 +281,11 @@ KINDS: Mapping[str, Kind] = {
             "Give the {ordinal} word in {words}",
             "Please find the {ordinal} word: {words}",
         ),
-        "In {words} the {ordinal} word is {answer}.",
+        (
+            "In {words} the {ordinal} word is {answer}.",
+            "The words are {words}, and the {ordinal} one is {answer}.",
+            "Ann says {words}: {answer} is the {ordinal} word.",
+        ),
     ),
     "member": Kind(
         _member,
@@ -275,7 +304,11 @@ KINDS: Mapping[str, Kind] = {
             "Is the word {word} among these: {words}",
             "Yes or no: is there a {word} in {words}",
         ),
-        "Is {word} in {words}? {answer}.",
+        (
+            "Is {word} in {words}? {answer}.",
+            "Ann looks for {word} in {words}: {answer}.",
+            "The list is {words}. Has it {word}? {answer}.",
+        ),
     ),
     "opposite": Kind(
         _opposite,
@@ -294,7 +327,11 @@ KINDS: Mapping[str, Kind] = {
             "What word is the opposite of {word}?",
             "Tell the opposite of {word}",
         ),
-        "The opposite of {word} is {answer}.",
+        (
+            "The opposite of {word} is {answer}.",
+            "Ann says {word} and Ben the opposite, {answer}.",
+            "What is {word} is not {answer}.",
+        ),
     ),
     "extract": Kind(
         _extract,
@@ -313,12 +350,16 @@ KINDS: Mapping[str, Kind] = {
             "What word is in brackets: {words}",
             "Name the word in brackets: {words}",
         ),
-        "In {words} the word in brackets is {answer}.",
+        (
+            "In {words} the word in brackets is {answer}.",
+            "Ann writes {words}, so {answer} is in brackets.",
+            "The brackets in {words} are around {answer}.",
+        ),
     ),
 }
 KNOWN_FACTS = ("opposite",)
-"""Kinds whose answers cannot be computed from the instruction: a model knows all of them from
-pre-training, and is asked about some of them only in the test."""
+"""Kinds whose answers cannot be computed from the instruction. A model knows all of them from its
+text, so that what is held out is a content in a phrasing, not the content."""
 
 
 @dataclass(frozen=True)
@@ -330,15 +371,19 @@ class Instruction:
     answer: str
 
 
-def _held_out(kind: str, values: Values) -> bool:
-    return is_held_out(" ".join((kind, *values.values())), HELD_OUT)
+def _held_out(kind: str, values: Values, phrasing: str) -> bool:
+    parts = (kind, phrasing) if kind in KNOWN_FACTS else (kind,)
+    return is_held_out(" ".join((*parts, *values.values())), HELD_OUT)
 
 
-def _values(kind: str, random: Random, *, held_out: bool) -> Values:
+def _drawn(
+    kind: str, random: Random, phrasings: tuple[str, ...], *, held_out: bool
+) -> tuple[str, Values]:
+    """Return one of the phrasings, and a content that is held out in it, or is not."""
     while True:
-        values = KINDS[kind].values(random)
-        if _held_out(kind, values) == held_out:
-            return values
+        phrasing, values = random.choice(phrasings), KINDS[kind].values(random)
+        if _held_out(kind, values, phrasing) == held_out:
+            return phrasing, values
 
 
 def instruction(
@@ -346,15 +391,15 @@ def instruction(
 ) -> Instruction:
     """Return a random instruction. held_out: with a content that is not learned. new_phrasing: in a
     phrasing that is not learned."""
-    values = _values(kind, random, held_out=held_out)
     phrasings = KINDS[kind].new_phrasings if new_phrasing else KINDS[kind].phrasings
-    return Instruction(kind, random.choice(phrasings).format(**values), values["answer"])
+    phrasing, values = _drawn(kind, random, phrasings, held_out=held_out)
+    return Instruction(kind, phrasing.format(**values), values["answer"])
 
 
 def pretraining_lines(random: Random, count: int) -> Iterator[str]:
     """Yield lines of the same vocabulary, one of four of which tells a little story.
 
-    The others state facts of all kinds. Of the contents that are held out only `KNOWN_FACTS` occur.
+    The others state facts of all kinds, in several forms, but of no content that is held out.
     """
     for number in range(count):
         if number % 4 == 0:
@@ -362,6 +407,5 @@ def pretraining_lines(random: Random, count: int) -> Iterator[str]:
             yield f"The {first} {random.choice(VERBS)} the {second}. It is near the {third}."
             continue
         kind = random.choice(list(KINDS))
-        is_open = kind in KNOWN_FACTS
-        values = KINDS[kind].values(random) if is_open else _values(kind, random, held_out=False)
-        yield KINDS[kind].fact.format(**values)
+        fact, values = _drawn(kind, random, KINDS[kind].facts, held_out=False)
+        yield fact.format(**values)

@@ -14,7 +14,12 @@ from headway.base.folders import verify_folder
 T = TypeVar("T")
 FILE = "dataset.json"
 Description = dict[str, Any]
-_WORDS = {"target": "target language", "hold_out": "--hold-out", "wheels": "set of wheels"}
+_WORDS = {
+    "target": "target language",
+    "hold_out": "--hold-out",
+    "wheels": "set of wheels",
+    "version": "version",
+}
 """The keys by which a folder of the same data set can differ, in words."""
 
 

@@ -284,7 +284,7 @@ def draw_shapes(folder: Path) -> DrawnShapes:
     UsageError if `folder` has another content, which is never overwritten.
     """
     if folder.exists():
-        return reused(folder, {"dataset": NAME}, _described)
+        return reused(folder, {"dataset": NAME, "version": VERSION}, _described)
     description: Description = {
         "dataset": NAME,
         "version": VERSION,

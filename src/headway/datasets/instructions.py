@@ -14,7 +14,7 @@ from headway.data.instructions import KINDS, Instruction, instruction, pretraini
 from headway.datasets.descriptions import FILE, Description, reused
 
 NAME = "instructions"
-VERSION = 1
+VERSION = 2
 """The number of this collection; another one has other instructions."""
 TEXT = "text.txt"
 

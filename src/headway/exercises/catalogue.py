@@ -76,6 +76,10 @@ CATALOGUE = {
         "attention_rollout", "Attention rollout", "seeing.md#from-weights-to-causes"
     ),
     "target-mask": Entry("target_mask", "Target mask", "chat.md#instructions", trains=False),
+    "dpo-loss": Entry("dpo_loss", "DPO loss", "chat.md#preferences", trains=False),
     "policy-gradient": Entry("policy_gradient", "Policy gradient", "chat.md#rewards", trains=False),
+    "image-tokens": Entry(
+        "image_tokens", "Image tokens", "systems.md#multimodal-gpt", trains=False
+    ),
 }
 """Name -> entry, in the order of a course."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ def show(
     *,
     target: str | None = None,
     language: str | None = None,
+    images: Sequence[object] = (),
     height: int = 720,
 ) -> PageWidget | NotebookPage:
     """Return the page of one input, as `headway inspect` writes it; the last value of a cell is
@@ -28,8 +30,8 @@ def show(
 
     With anywidget (`pip install 'headway[notebooks]'`) it is a widget: what is selected in the page
     is its `selection` in Python, and setting `selection` selects in the page. Without, the page is
-    the same, but tells Python nothing. input: the text or image. second, target, language: as for
-    `watch`. height: in pixels. Raises UsageError if the model cannot be inspected.
+    the same, but tells Python nothing. input: the text or image. second, target, language,
+    images: as for `watch`. height: in pixels. Raises UsageError if the model cannot be inspected.
     """
     frame = watch(
         bundle,
@@ -37,6 +39,7 @@ def show(
         second,
         target=target,
         language=language,
+        images=images,
         vectors=True,
         analyses=OF_A_PAGE,
     )

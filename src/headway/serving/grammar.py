@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,6 +108,31 @@ class Grammar:
         alternatives = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         self._check_size(alternatives, "the choice")
         return self._rule(LLMatcher.grammar_from_lark(f"start: {alternatives}"), "the choice")
+
+    def of_call(self, functions: Mapping[str, object], begin: str, end: str) -> FormatRule:
+        """Return the rule for a call of one of these functions, between two texts. UsageError for a
+        schema that cannot be enforced.
+
+        functions: name -> JSON schema of the arguments.
+        """
+        from llguidance import LLMatcher
+
+        calls = [
+            {
+                "type": "object",
+                "properties": {"name": {"const": name}, "arguments": arguments},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+            for name, arguments in functions.items()
+        ]
+        options = {"whitespace_flexible": False, "lenient": False}
+        call = json.dumps({"x-guidance": options, "anyOf": calls})
+        self._check_size(call, "the tools")
+        if any(_depth(one) > DEEPEST + 2 for one in calls):
+            raise UsageError(f"the tools must have at most {DEEPEST} levels")
+        lark = f"start: {json.dumps(begin)} call {json.dumps(end)}\ncall: %json {call}"
+        return self._rule(LLMatcher.grammar_from_lark(lark), "the schema of a tool")
 
     @staticmethod
     def _check_size(text: str, name: str) -> None:

@@ -14,6 +14,7 @@ from headway.bundle import Bundle, TextBundle
 from headway.bundle.contract import TextEmbedding
 from headway.evaluation.ranking import ranks
 from headway.inspection.work import Report
+from headway.suites.embedding import Clustered, Searched, clustered, ranked
 from headway.suites.measuring import Answerer
 from headway.suites.questions import (
     Answering,
@@ -174,13 +175,18 @@ def _translator(bundle: TranslatorBundle) -> Answerer:
 
 
 def _embedding(bundle: TextEmbedding) -> Answerer:
-    """Answer by the cosine of the vectors of both texts."""
+    """Answer by vectors: how similar two texts are is the cosine of theirs."""
+    kind = "text encoder"
 
     def answer(
         questions: Sequence[Question], before: Sequence[str], report: Report
     ) -> list[Judged]:
-        rated = _all(questions, Rated, "text encoder")
-        _no_examples(questions, before, "text encoder")
+        _no_examples(questions, before, kind)
+        if isinstance(questions[0], Searched):
+            return ranked(bundle, _all(questions, Searched, kind))
+        if isinstance(questions[0], Clustered):
+            return clustered(bundle, _all(questions, Clustered, kind))
+        rated = _all(questions, Rated, kind)
         first, second = (bundle.embed([one.texts[i] for one in rated]) for i in (0, 1))
         return _rated(rated, (first * second).sum(-1).tolist())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headway.data.rows import Row
-from headway.suites import prompts
+from headway.suites import embedding, prompts
 from headway.suites.prompts import Labelled
 from headway.suites.questions import Question
 
@@ -279,6 +279,23 @@ LAYOUTS: dict[str, Layout] = {
         question=prompts.similarity,
         submission={"": "STS-B.tsv"},
         metrics=("spearman", "pearson"),
+    ),
+    "retrieval": Layout(
+        about="BEIR: which documents answer a query?",
+        files="qrels/test.tsv with query-id, corpus-id, score, beside corpus.jsonl, queries.jsonl",
+        columns=_columns("query-id|corpus-id|score"),
+        reader="judgements",
+        question=embedding.retrieval,
+        metrics=("ndcg_at_10", "mrr_at_10", "recall_at_100"),
+        evaluated=("test", "validation"),
+    ),
+    "clustering": Layout(
+        about="MTEB: which texts belong together?",
+        files="test.jsonl with sentences and labels, two lists",
+        columns=_columns("sentences|labels"),
+        question=embedding.clustering,
+        metrics=("v_measure",),
+        evaluated=("test", "validation"),
     ),
     "squad": Layout(
         about="answers from a paragraph; SQuAD 1.1 and 2.0",

@@ -85,6 +85,10 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "bits_per_byte": _bits,
     "pearson": _correlation,
     "spearman": _correlation,
+    "ndcg_at_10": _ratio,
+    "mrr_at_10": _ratio,
+    "recall_at_100": _ratio,
+    "v_measure": _ratio,
 }
 """Name of a metric -> the metric, computed from the sums of the terms of all rows."""
 

@@ -14,6 +14,7 @@ from headway.data.formats import records
 from headway.data.formats.lines import ending, location, read_lines
 from headway.data.formats.tables import TAB, open_table
 from headway.data.rows import ENDINGS, TABLES, Row, read_rows
+from headway.suites.embedding import beside_judgements, read_judgements
 from headway.suites.layouts import LAYOUTS, SPLITS, Layout
 from headway.suites.prompts import LANGUAGES, SOURCE, TARGET
 from headway.suites.questions import Question
@@ -202,9 +203,10 @@ def _read(name: str, paths: Sequence[Path], languages: tuple[str, str] | None) -
         if not split:
             continue
         suite.files[str(path)] = sha256_of(path)
-        labels = path.with_name(path.stem + LABELS)
-        if labels.is_file():
-            suite.files[str(labels)] = sha256_of(labels)
+        beside = beside_judgements(path) if layout.reader == "judgements" else ()
+        for other in (path.with_name(path.stem + LABELS), *beside):
+            if other.is_file():
+                suite.files[str(other)] = sha256_of(other)
         group = _group_of(path)
         for row in READERS[layout.reader](path, layout, languages):
             column, shown = layout.part_column, name
@@ -371,4 +373,5 @@ READERS: dict[str, Callable[[Path, Layout, tuple[str, str] | None], Iterator[Row
     "whole": _whole,
     "questions": _questions,
     "parallel": _pairs,
+    "judgements": read_judgements,
 }

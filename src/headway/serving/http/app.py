@@ -19,6 +19,7 @@ from headway.serving.http import (
     embeddings,
     operations,
     predictions,
+    responses,
     scoring,
     tokens,
 )
@@ -54,6 +55,7 @@ ENDPOINTS = (
         streams=True,
     ),
     Endpoint("POST", "/v1/chat/completions", chat.chat_completions, chat.ChatRequest, streams=True),
+    Endpoint("POST", "/v1/responses", responses.create, responses.ResponsesRequest, streams=True),
     Endpoint("POST", "/v1/embeddings", embeddings.embeddings, embeddings.EmbeddingRequest),
     Endpoint("POST", "/embed", embeddings.embed, embeddings.EmbedRequest),
     Endpoint("POST", "/v1/rerank", scoring.rerank, scoring.RerankRequest),

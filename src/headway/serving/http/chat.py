@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -15,7 +15,12 @@ from headway.base.shapes import Tensor
 from headway.bundle import ImageReading, TextGenerating
 from headway.interop.control_tokens import strings_in
 from headway.serving.http.chat_templates import Templates
-from headway.serving.http.conversations import ConversationFields, conversation_of, turns_of
+from headway.serving.http.conversations import (
+    ConversationFields,
+    conversation_of,
+    demanded_functions,
+    turns_of,
+)
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
     check_fields,
@@ -27,7 +32,7 @@ from headway.serving.http.known_fields import CHAT, KnownFields
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT
-from headway.serving.http.texts import Output, TextRequest, answer, request_rules
+from headway.serving.http.texts import ChoicesForm, Form, Output, TextRequest, answer, request_rules
 from headway.serving.http.tool_calls import CallReader, has_known_calls
 
 ONLY_TEXTS = ("continue_final_message", "use_beam_search", "truncate_prompt_tokens")
@@ -45,7 +50,7 @@ class ChatRequest(ConversationFields, kw_only=True):
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
 
 
-class ChatForm:
+class ChatForm(ChoicesForm):
     """Replies of chat. reads_calls: whether tool calls in the text are a field of their own."""
 
     prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
@@ -55,7 +60,7 @@ class ChatForm:
         self._readers: dict[int, CallReader] = {}
 
     def choice(self, output: Output) -> dict[str, object]:
-        text, calls, reason = self._separated(output)
+        text, calls, reason = self.separated(output)
         message: dict[str, object] = {"role": "assistant", "content": text}
         if calls:
             message |= {"content": text if text.strip() else None, "tool_calls": calls}
@@ -74,14 +79,14 @@ class ChatForm:
             return {**common, "logprobs": logprobs, "finish_reason": reason}
 
         made = [chunk({"role": "assistant", "content": ""}, None, None)] if first else []
-        text, calls, reason = self._separated(output)
+        text, calls, reason = self.separated(output)
         delta: dict[str, object] = {"content": text} if text else {}
         if calls:
             begun = len(self._readers[output.index].calls) - len(calls)
             delta["tool_calls"] = [{"index": begun + n, **call} for n, call in enumerate(calls)]
         return [*made, chunk(delta, _content(output), reason)]
 
-    def _separated(self, output: Output) -> tuple[str, list[dict[str, object]], str | None]:
+    def separated(self, output: Output) -> tuple[str, list[dict[str, object]], str | None]:
         """Return the text of an output, its tool calls, and why it ended."""
         if not self._reads_calls:
             return output.text, [], output.reason
@@ -114,6 +119,19 @@ async def chat_completions(request: Request) -> Response:
     """Return the next turn of a conversation."""
     models: ServedModels = request.app.state.models
     fields = await read_json(request, ChatRequest)
+    asked = await asked_turn(request, fields, lambda reads: ChatForm(reads_calls=reads))
+    return await answer(request, asked, models.seconds)
+
+
+async def asked_turn(
+    request: Request, fields: ChatRequest, form: Callable[[bool], Form]
+) -> TextRequest:
+    """Return the checked request for the next turn of a conversation.
+
+    form: the form of the replies; its argument is whether tool calls in the text are fields of
+    their own.
+    """
+    models: ServedModels = request.app.state.models
     check_fields(fields)
     served, bundle = models.able(fields.model, TextGenerating, "chat")
     if served.template is None:
@@ -140,22 +158,21 @@ async def chat_completions(request: Request) -> Response:
     else:
         prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
         prompt = truncated(prompt, fields, served)
-    reads_calls = conversation.tools is not None and has_known_calls(
-        served.template.selected(None, has_tools=True)
-    )
+    source = served.template.selected(None, has_tools=True)
+    reads_calls = conversation.tools is not None and has_known_calls(source)
+    demanded = demanded_functions(fields, source)
     wanted = _max_tokens(fields, prompt, served)
-    asked = TextRequest(
+    return TextRequest(
         served=served,
         bundle=bundle,
         prompts=[prompt],
         config=generation_config(bundle, fields, wanted, fields.top_logprobs or 0),
         fields=fields,
-        form=ChatForm(reads_calls=reads_calls),
+        form=form(reads_calls),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        rules=await request_rules(served, fields),
+        rules=await request_rules(served, fields, demanded),
         images=images,
     )
-    return await answer(request, asked, models.seconds)
 
 
 async def _with_images(

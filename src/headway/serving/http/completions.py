@@ -23,7 +23,7 @@ from headway.serving.http.known_fields import COMPLETIONS, KnownFields
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT, beside_others
-from headway.serving.http.texts import Output, TextRequest, answer, request_rules
+from headway.serving.http.texts import ChoicesForm, Output, TextRequest, answer, request_rules
 from headway.text import TextTokenizer
 
 MOST_PROMPTS = 64
@@ -41,7 +41,7 @@ class CompletionRequest(GenerationFields, kw_only=True):
     add_special_tokens: bool | None = None
 
 
-class CompletionForm:
+class CompletionForm(ChoicesForm):
     """Replies of completions."""
 
     prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"

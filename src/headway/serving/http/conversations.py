@@ -14,8 +14,10 @@ import msgspec
 from headway.data.dialogues import IMAGE, Turn
 from headway.interop import ChatTemplate
 from headway.interop.chat_prompts import Conversation
+from headway.serving.grammar import ANY_OBJECT
 from headway.serving.http.generation_fields import GenerationFields
 from headway.serving.http.replies import ApiError
+from headway.serving.http.tool_calls import has_known_calls
 
 MOST_MESSAGES, MOST_TOOLS, MOST_IMAGES = 1024, 128, 64
 IMAGE_PART = "image_url"
@@ -45,7 +47,8 @@ class ImagePart(msgspec.Struct, tag_field="type", tag=IMAGE_PART):
 
 
 class Function(msgspec.Struct, kw_only=True):
-    """What a tool does. strict: whether calls are bound to the schema `parameters`; refused."""
+    """What a tool does. strict: whether calls are bound to the schema `parameters`, as those are
+    that `tool_choice` demands."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     description: str | None = None
@@ -58,6 +61,19 @@ class Tool(msgspec.Struct, kw_only=True):
 
     type: Literal["function"]
     function: Function
+
+
+class NamedFunction(msgspec.Struct):
+    """The name of a function."""
+
+    name: str
+
+
+class NamedTool(msgspec.Struct, kw_only=True):
+    """The choice of a tool that must be called."""
+
+    type: Literal["function"]
+    function: NamedFunction
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -131,17 +147,13 @@ def conversation_of(
 
 
 def tools_of(fields: ConversationFields) -> list[dict[str, object]] | None:
-    """Return the tools that the template gets; None for none.
-
-    The model decides by itself whether it calls tools, and which: ApiError 400 names a field that
-    asks for more, and a tool that is not valid.
-    """
+    """Return the tools that the template gets; None for none. ApiError 400 for one that is not
+    valid, and for a field that asks for more than the server does."""
     tools, choice = fields.tools or [], fields.tool_choice
-    if choice not in (None, "none", "auto"):
-        why = "without tools" if not tools else "on this server: the model decides by itself"
-        message = f"tool_choice must be auto or none {why}"
-        raise ApiError(400, message, param="tool_choice")
-    if tools and fields.parallel_tool_calls is False:
+    is_free = choice in (None, "none", "auto")
+    if not tools and not is_free:
+        raise ApiError(400, "tool_choice must be auto or none without tools", param="tool_choice")
+    if tools and is_free and fields.parallel_tool_calls is False:
         message = "parallel_tool_calls: the model decides by itself how many tools it calls"
         raise ApiError(400, message, param="parallel_tool_calls")
     for number, values in enumerate(tools):
@@ -149,10 +161,36 @@ def tools_of(fields: ConversationFields) -> list[dict[str, object]] | None:
             tool = msgspec.convert(values, Tool)
         except msgspec.ValidationError as error:
             raise ApiError(400, f"tools[{number}]: {error}", param="tools") from None
-        if tool.function.strict:
-            why = "calls are not bound to the schema of a tool; leave it out"
+        if tool.function.strict and is_free:
+            why = "calls are bound to the schema of a tool only if tool_choice demands a call"
             raise ApiError(400, f"tools[{number}].function.strict: {why}", param="tools")
     return None if choice == "none" or not tools else tools
+
+
+def demanded_functions(fields: ConversationFields, template: str) -> dict[str, object]:
+    """Return the functions of which the output must call one: name -> schema of the arguments.
+
+    They are empty if the model decides. template: the text of the chat template, which must ask for
+    calls in the known form. ApiError 400 otherwise, or for a name that is not among the tools.
+    """
+    choice = fields.tool_choice
+    if choice in (None, "none", "auto"):
+        return {}
+    tools = [msgspec.convert(tool, Tool).function for tool in fields.tools or ()]
+    functions: dict[str, object] = {one.name: one.parameters or ANY_OBJECT for one in tools}
+    if not has_known_calls(template):
+        why = "the server does not know the form of calls that the chat template asks for"
+        raise ApiError(400, f"tool_choice must be auto or none: {why}", param="tool_choice")
+    if choice == "required":
+        return functions
+    try:
+        name = msgspec.convert(choice, NamedTool).function.name
+    except msgspec.ValidationError:
+        name = ""
+    if name not in functions:
+        message = "tool_choice must be none, auto, required, or name a function of tools"
+        raise ApiError(400, message, param="tool_choice")
+    return {name: functions[name]}
 
 
 def _uses(source: str, name: str) -> bool:

@@ -184,6 +184,29 @@ CHAT: KnownFields = {
     "suffix": Refused(("",)),
 }
 
+_STATELESS = "the server stores no responses: send the whole conversation as input"
+
+RESPONSES: KnownFields = {
+    **ABOUT_THE_REQUEST,
+    "previous_response_id": Refused((), _STATELESS),
+    "conversation": Refused((), _STATELESS),
+    "background": Refused((False,)),
+    "include": Refused(([],)),
+    "max_tool_calls": Refused(),
+    "prompt": Refused((), "use input"),
+    "reasoning": Refused(({},), "use chat_template_kwargs, if the template has it"),
+    "stream_options": Refused(({}, {"include_obfuscation": False})),
+    "top_logprobs": Refused((0,)),
+    "truncation": Refused(("disabled",)),
+    "context_management": Refused(([],)),
+    "moderation": Refused(),
+    "messages": Refused((), "use input"),
+    "max_tokens": Refused((), "use max_output_tokens"),
+    "max_completion_tokens": Refused((), "use max_output_tokens"),
+    "response_format": Refused((), "use text.format"),
+    "n": Refused((1,)),
+}
+
 _TRUNCATION: KnownFields = {
     "truncation": Refused((True,)),
     "truncate_prompt_tokens": Refused((-1,)),

@@ -76,9 +76,10 @@ def json_reply(
     return Response(body, status, headers, media_type="application/json")
 
 
-def event(value: object) -> bytes:
-    """Return a value as one server-sent event."""
-    return b"data: " + _encoder.encode(value) + b"\n\n"
+def event(value: object, name: str = "") -> bytes:
+    """Return a value as one server-sent event, which may have a name."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + _encoder.encode(value) + b"\n\n"
 
 
 class EventStream(Response):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -39,6 +40,7 @@ from headway.serving.http.generation_fields import GenerationFields, token_rules
 from headway.serving.http.replies import DONE, ApiError, EventStream, event, json_reply
 from headway.serving.http.served import ServedModel
 from headway.serving.http.token_texts import LogProbs, TokenTexts
+from headway.serving.http.tool_calls import BEGIN, END
 
 REASONS: dict[Reason, str] = {
     "end": "stop",
@@ -46,6 +48,25 @@ REASONS: dict[Reason, str] = {
     "length": "length",
     "context": "length",
 }
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The numbers of tokens of all prompts, of those that were cached, and of all outputs."""
+
+    prompt: int
+    cached: int
+    generated: int
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The numbers, as completions and chat name them."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.generated,
+            "total_tokens": self.prompt + self.generated,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+        }
 
 
 @dataclass(kw_only=True)
@@ -59,20 +80,66 @@ class Output:
 
 
 class Form(Protocol):
-    """The form of the replies. kind, chunk_kind: "object" of a reply, and of an event."""
+    """The form of the replies to a request. prefix: what their ids begin with."""
+
+    prefix: str
+
+    def reply(
+        self, asked: TextRequest, outputs: Sequence[Output], usage: Usage
+    ) -> dict[str, object]:
+        """Return the whole reply."""
+        ...
+
+    def parts(self, asked: TextRequest, output: Output, *, first: bool) -> list[bytes]:
+        """Return the new part of an output as events. first: whether it is the first part."""
+        ...
+
+    def closing(self, asked: TextRequest, usage: Usage) -> list[bytes]:
+        """Return the last events of a stream."""
+        ...
+
+
+class ChoicesForm(ABC):
+    """Replies with a list of choices, one for each output. kind, chunk_kind: "object" of a reply,
+    and of an event."""
 
     prefix: str
     kind: str
     chunk_kind: str
 
+    @abstractmethod
     def choice(self, output: Output) -> dict[str, object]:
         """Return a whole output as a choice."""
-        ...
 
+    @abstractmethod
     def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
         """Return the new part of an output as streaming chunks. first: whether nothing was sent
         before."""
-        ...
+
+    def reply(
+        self, asked: TextRequest, outputs: Sequence[Output], usage: Usage
+    ) -> dict[str, object]:
+        choices = [self.choice(output) for output in outputs]
+        return {**self._head(asked, self.kind), "choices": choices, "usage": usage.fields}
+
+    def parts(self, asked: TextRequest, output: Output, *, first: bool) -> list[bytes]:
+        head = self._head(asked, self.chunk_kind)
+        return [event({**head, "choices": [one]}) for one in self.chunks(output, first=first)]
+
+    def closing(self, asked: TextRequest, usage: Usage) -> list[bytes]:
+        options = asked.fields.stream_options
+        if options is None or not options.include_usage:
+            return [DONE]
+        head = self._head(asked, self.chunk_kind)
+        return [event({**head, "choices": [], "usage": usage.fields}), DONE]
+
+    def _head(self, asked: TextRequest, kind: str) -> dict[str, object]:
+        return {
+            "id": asked.name,
+            "object": kind,
+            "created": int(time.time()),
+            "model": asked.served.name,
+        }
 
 
 @dataclass(kw_only=True)
@@ -122,27 +189,35 @@ async def answer(request: Request, asked: TextRequest, seconds: float) -> Respon
     return EventStream(_stream(asked, first, events), exchange.close)
 
 
-async def request_rules(served: ServedModel, fields: GenerationFields) -> list[Rule]:
+async def request_rules(
+    served: ServedModel, fields: GenerationFields, functions: Mapping[str, object] | None = None
+) -> list[Rule]:
     """Return the rules that a request asks for, made outside of the engine. That of a form of
     outputs is made outside of the event loop, too.
 
+    functions: those of which the output must call one, with the schemas of their arguments.
     Raises ApiError 400 for fields that are invalid or cannot be enforced, or exclude each other.
     """
     rules = token_rules(fields, served.language_model.tokenizer)
     wanted = requested_format(fields)
-    if wanted is None:
+    field = "tool_choice" if functions else wanted.field if wanted is not None else None
+    if field is None:
         return rules
+    if functions and wanted is not None:
+        raise ApiError(400, f"tool_choice excludes {wanted.field}", param=wanted.field)
     for name in ("use_beam_search", "ignore_eos"):
         if getattr(fields, name):
-            raise ApiError(400, f"{wanted.field} excludes {name}", param=name)
+            raise ApiError(400, f"{field} excludes {name}", param=name)
 
     def compiled() -> Rule:
-        return wanted.rule(served.grammar)
+        if wanted is not None:
+            return wanted.rule(served.grammar)
+        return served.grammar.of_call(functions or {}, f"{BEGIN}\n", f"\n{END}")
 
     try:
         return [*rules, await run_in_threadpool(compiled)]
     except UsageError as error:
-        raise ApiError(400, error.what, param=wanted.field) from error
+        raise ApiError(400, error.what, param=field) from error
 
 
 def check_lengths(asked: TextRequest) -> None:
@@ -193,17 +268,16 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
 
 def _reply(asked: TextRequest, results: Sequence[Finished]) -> dict[str, object]:
     """Return the whole reply."""
-    choices = []
+    outputs = []
     for number, finished in enumerate(results):
         # beam search returns the outputs of each of its inputs, of which there is one
-        outputs = finished.result[0] if asked.config.beam > 1 else finished.result
-        for k, output in enumerate(outputs):
+        found = finished.result[0] if asked.config.beam > 1 else finished.result
+        for k, output in enumerate(found):
             index = number * asked.config.samples + k
-            choices.append(asked.form.choice(_whole(asked, number, index, output, finished.prompt)))
+            outputs.append(_whole(asked, number, index, output, finished.prompt))
     generated = sum(_generated(asked, finished) for finished in results)
     cached = sum(finished.cached for finished in results)
-    usage = _usage(asked, generated, cached)
-    return {**_head(asked, asked.form.kind), "choices": choices, "usage": usage}
+    return asked.form.reply(asked, outputs, _usage(asked, generated, cached))
 
 
 def _generated(asked: TextRequest, finished: Finished) -> int:
@@ -248,7 +322,7 @@ async def _stream(
     seen: set[int] = set()
     generated = cached = 0
 
-    def choices(number: int, news: Grown) -> list[dict[str, object]]:
+    def grown(number: int, news: Grown) -> list[bytes]:
         index = number * asked.config.samples + news.index
         echo = asked.echoes[number] if asked.echoes and index not in seen else ""
         if asked.logprobs is not None and index not in logprobs:
@@ -260,16 +334,15 @@ async def _stream(
         reason = None if news.reason is None else REASONS[news.reason]
         text = echo + news.text
         output = Output(index=index, text=text, logprobs=logprobs.get(index), reason=reason)
-        return asked.form.chunks(output, first=index not in seen)
+        return asked.form.parts(asked, output, first=index not in seen)
 
     def parts(number: int, news: Event) -> list[bytes]:
         nonlocal generated, cached
         if isinstance(news, Grown):
-            made = choices(number, news)
+            made = grown(number, news)
             seen.add(number * asked.config.samples + news.index)
             generated += len(news.tokens)
-            head = _head(asked, asked.form.chunk_kind)
-            return [event({**head, "choices": [choice]}) for choice in made]
+            return made
         cached += news.cached if isinstance(news, Finished) else 0
         return []
 
@@ -278,26 +351,9 @@ async def _stream(
     async for number, news in rest:
         for part in parts(number, news):
             yield part
-    if asked.fields.stream_options is not None and asked.fields.stream_options.include_usage:
-        usage = _usage(asked, generated, cached)
-        yield event({**_head(asked, asked.form.chunk_kind), "choices": [], "usage": usage})
-    yield DONE
+    for part in asked.form.closing(asked, _usage(asked, generated, cached)):
+        yield part
 
 
-def _head(asked: TextRequest, kind: str) -> dict[str, object]:
-    return {
-        "id": asked.name,
-        "object": kind,
-        "created": int(time.time()),
-        "model": asked.served.name,
-    }
-
-
-def _usage(asked: TextRequest, generated: int, cached: int) -> dict[str, object]:
-    prompt = sum(len(prompt) for prompt in asked.prompts)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": generated,
-        "total_tokens": prompt + generated,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
+def _usage(asked: TextRequest, generated: int, cached: int) -> Usage:
+    return Usage(sum(map(len, asked.prompts)), cached, generated)

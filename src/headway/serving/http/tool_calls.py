@@ -2,7 +2,8 @@
 
 Chat templates in the form of Hermes, such as Qwen's, ask for
 <tool_call>{"name": "weather", "arguments": {"place": "Paris"}}</tool_call>. What another template
-asks for, and what is no such call, stays text.
+asks for, and what is no such call, stays text. A call that `tool_choice` demands is bound to the
+schema of its tool.
 """
 
 from __future__ import annotations
