@@ -23,7 +23,8 @@ PYTHON = [
 ]
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "misc"}
 FORBIDDEN = re.compile(
-    r"^\s*(import|from) (pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\("
+    r"^\s*(import|from) (pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.(load|save)\("
+    r"|distributed\.checkpoint|(gather|broadcast|scatter|send|recv)_object"
     r"|yaml\.(unsafe_)?load\(|(?<![.\w])(eval|exec)\(|allow_pickle",
     re.MULTILINE,
 )

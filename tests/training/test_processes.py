@@ -200,6 +200,14 @@ def test_losses_are_those_of_one_process(two, name):
     assert two[0][name] < (1e-12 if "muon" not in name and "64" in name else 1e-5)
 
 
+@pytest.mark.slow
+def test_four_processes_have_the_gradients_and_losses_of_one(tmp_path):
+    """Up to three of them have no example of an update."""
+    shown = json.loads(run_ranks(compare_with_one_process, 4, tmp_path)[0].splitlines()[-1])
+    assert max(shown["gradients"]) < 1e-12 and shown["float64"] < 1e-12
+    assert shown["float32"] < 1e-5
+
+
 def test_random_numbers_differ_between_processes_and_repeat_with_the_step(two):
     for shown in two:
         assert shown["dropout is repeated"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -51,6 +54,47 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         *(RuntimeError, OverflowError),  # torch's own, for sizes that no tensor can have
     ) as error:
         raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file, which is read in whole or in part."""
+
+    shape: tuple[int, ...]
+    _file: Any
+    _name: str
+
+    def whole(self) -> Tensor:
+        """Read the tensor."""
+        return self.rows(slice(None))
+
+    def rows(self, rows: slice) -> Tensor:
+        """Read some rows of the tensor; all, if the slice has no ends."""
+        if rows == slice(None):  # of a single number, too
+            read: Tensor = self._file.get_tensor(self._name)
+        else:
+            read = self._file.get_slice(self._name)[rows]
+        return read.clone()  # what was read may be a view of the file
+
+
+@contextmanager
+def stored_tensors(paths: Sequence[Path]) -> Iterator[dict[str, StoredTensor]]:
+    """Open files inside the block, and return their tensors by name. Errors: see `read_tensors`.
+
+    Use it for files that nobody else changes: they are mapped while they are open.
+    """
+    with ExitStack() as opened:
+        tensors = {}
+        for path in paths:
+            tensor_names(path)  # checks the header
+            try:
+                file: Any = opened.enter_context(safetensors.safe_open(path, "pt"))
+            except safetensors.SafetensorError as error:
+                raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
+            for name in file.keys():  # noqa: SIM118 (the file is not a mapping)
+                shape = tuple(file.get_slice(name).get_shape())
+                tensors[name] = StoredTensor(shape, file, name)
+        yield tensors
 
 
 def tensor_names(path: Path) -> list[str]:
