@@ -247,7 +247,8 @@ def test_checkpoints_of_parts_are_those_of_any_number_of_processes(two):
     for losses, weights in differences.values():
         assert losses < 1e-6 and weights < 1e-5
     assert names == [
-        *("MANIFEST.json", "state-1-of-2.safetensors", "state-2-of-2.safetensors", "state.json")
+        "MANIFEST.json",
+        *("state-00001-of-00002.safetensors", "state-00002-of-00002.safetensors", "state.json"),
     ]
 
 

@@ -23,7 +23,7 @@ from headway.base.ranks import ALONE, Ranks
 from headway.base.shapes import Tensor
 from headway.base.tensors import StoredTensor, stored_tensors, write_tensors
 from headway.training.state import COUNTERS, TrainingState, averaged
-from headway.transforms.shard import own_rows, part_of, whole_tensor
+from headway.transforms.shard import own_rows, part_of, rows_here
 from headway.transforms.tracing import sharded
 
 SaveModel = Callable[[nn.Module, Path], None]
@@ -39,7 +39,7 @@ def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = 
     """Write the training state to `folder` durably and atomically, with a manifest of hashes.
 
     save_model: saves the model, too, in a form that verbs can use. All processes of a sharded run
-    call this function: each writes a file with its part of the tensors, which are whole.
+    call this function: each writes a file with its rows, in the order of the names of the files.
     """
     begun_save(run, folder, save_model)()
 
@@ -65,9 +65,8 @@ def begun_save(
             with averaged(run) as model:
                 if ranks.is_first:
                     save_model(model, path / MODEL)
-        part = "" if ranks.is_alone else f"-{ranks.rank + 1}-of-{ranks.size}"
-        with ranks.waiting(f"the tensors of {folder.name}"):
-            tensors = _part_of_process(_tensors(run), ranks, is_copied)
+        part = "" if ranks.is_alone else f"-{ranks.rank + 1:05}-of-{ranks.size:05}"
+        tensors = _part_of_process(_tensors(run), ranks, is_copied)
         counters = {name: getattr(run, name) for name in COUNTERS}
         groups = [
             {k: v for k, v in group.items() if k != "params"}
@@ -114,18 +113,15 @@ def _folder_of_all(folder: Path, ranks: Ranks, writers: Ranks) -> Iterator[Path]
 def _part_of_process(
     tensors: Mapping[str, Tensor], ranks: Ranks, is_copied: bool
 ) -> dict[str, Tensor]:
-    """Return the tensors that this process writes, of which it gathers all rows.
+    """Return what this process writes: its rows, and if it is the first one all whole tensors.
 
     The random state is that of the first process.
     """
-    own = {}
-    for number, (name, tensor) in enumerate(sorted(tensors.items(), key=itemgetter(0))):
-        whole = whole_tensor(tensor)
-        writer = 0 if name.startswith("rng.") else number % ranks.size
-        if writer == ranks.rank:
-            gathered = whole is not tensor
-            own[name] = whole.to("cpu", copy=is_copied and not gathered)
-    return own
+    return {
+        name: rows_here(tensor).to("cpu", copy=is_copied)
+        for name, tensor in tensors.items()
+        if ranks.is_first or sharded(tensor)
+    }
 
 
 def load_state(run: TrainingState, folder: Path) -> None:

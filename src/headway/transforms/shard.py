@@ -174,10 +174,16 @@ def _without_weights(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, memo)
 
 
-def bytes_here(tensor: Tensor) -> int:
-    """Return the number of bytes that this process holds of a tensor."""
+def rows_here(tensor: Tensor) -> Tensor:
+    """Return the rows that this process holds of a tensor: all, unless processes have parts."""
     parts: Any = tensor
     local: Tensor = parts.to_local() if is_sharded(tensor) else tensor
+    return local
+
+
+def bytes_here(tensor: Tensor) -> int:
+    """Return the number of bytes that this process holds of a tensor."""
+    local = rows_here(tensor)
     return local.numel() * local.element_size()
 
 
