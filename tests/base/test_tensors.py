@@ -12,7 +12,13 @@ from safetensors.torch import load_file
 from tests.fixtures.cpu_time import within
 
 from headway.base.errors import DataError
-from headway.base.tensors import HEADER_LIMIT, TENSOR_LIMIT, read_tensors, write_tensors
+from headway.base.tensors import (
+    HEADER_LIMIT,
+    TENSOR_LIMIT,
+    read_tensors,
+    stored_tensors,
+    write_tensors,
+)
 
 
 def some_tensors():
@@ -50,6 +56,33 @@ def test_tensors_are_read_back_bit_for_bit(tmp_path):
     write_tensors(tmp_path / "a", tensors)
     assert_same_tensors(read_tensors(tmp_path / "a"), tensors)
     assert_same_tensors(load_file(tmp_path / "a"), tensors)  # the library that defines the format
+
+
+def test_rows_are_read_from_the_files_that_have_them(tmp_path):
+    whole = torch.arange(14.0).view(7, 2)
+    paths = [tmp_path / name for name in "abc"]
+    for path, rows in zip(paths, whole.split([3, 4, 0]), strict=True):
+        others = {"of file": torch.tensor(1.5)} if path == paths[0] else {}
+        write_tensors(path, {"x": rows, **others})
+    with stored_tensors(paths) as tensors:
+        x, number = tensors["x"], tensors["of file"]
+        assert x.shape == (7, 2) and number.shape == () and number.whole() == 1.5
+        assert number.rows(slice(None)) == 1.5
+        for rows in (slice(None), slice(0, 2), slice(2, 5), slice(3, 7), slice(6, 9), slice(7, 7)):
+            assert torch.equal(x.rows(rows), whole[rows]), rows
+
+
+def test_files_whose_rows_do_not_fit_together_are_refused(tmp_path):
+    for name, width in (("a", 2), ("b", 3)):
+        write_tensors(tmp_path / name, {"x": torch.ones(4, width)})
+    with (
+        pytest.raises(DataError, match="rows of another shape"),
+        stored_tensors([tmp_path / "a", tmp_path / "b"]),
+    ):
+        pass
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    with pytest.raises(DataError), stored_tensors([tmp_path / "a"]):
+        pass
 
 
 def test_metadata_is_in_the_header(tmp_path):

@@ -52,6 +52,13 @@ def is_same(these: dict, those: dict) -> bool:
     return these.keys() == those.keys() and all(t.equal(those[n]) for n, t in these.items())
 
 
+def pickles(run: Path) -> list[Path]:
+    """Return the files of a run that begin as a pickle, or as the zip that torch.save writes."""
+    starts = {path: path.read_bytes()[:9] for path in run.rglob("*") if path.is_file()}
+    # the length of the header of tensors may begin as a pickle does; then "{" follows
+    return [p for p, s in starts.items() if s[:2] == b"PK" or (s[:1] == b"\x80" and s[8:] != b"{")]
+
+
 def test_two_processes_train_and_evaluate_as_one(whole):
     words = train_words(whole / "data", "two", *PLAIN[:-1], "--steps", "20")
     first, second = run_ranks(command(words), 2, whole)
@@ -63,6 +70,7 @@ def test_two_processes_train_and_evaluate_as_one(whole):
     for name in ("step", "epoch", "position", "targets", "evaluated", "best_step"):
         assert states[0][name] == states[1][name]
     assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in one.iterdir())
+    assert not pickles(two)
 
 
 def test_two_processes_with_a_part_of_the_model_each_train_as_one(whole):
@@ -80,6 +88,7 @@ def test_two_processes_with_a_part_of_the_model_each_train_as_one(whole):
     for name, weight in weights[0].items():
         assert weight.shape == weights[1][name].shape
         assert float((weight - weights[1][name]).abs().max()) < 1e-4
+    assert not pickles(parts)
 
 
 def test_processes_with_other_settings_are_refused_before_anything_is_written(whole):
@@ -144,7 +153,7 @@ def test_a_run_goes_on_in_other_numbers_of_processes(whole, kind):
         resume(size, steps)
     headway("train", "--resume", run, "--steps", "20", "--quiet", cwd=whole)
     one, elastic = whole / "runs" / "whole", whole / run
-    assert losses(elastic)[-1] == pytest.approx(losses(one)[-1], rel=2e-6)
+    assert losses(elastic)[-1] == pytest.approx(losses(one)[-1], rel=1e-6)
     for name in ("step", "epoch", "position", "targets"):
         assert newest(one)[name] == newest(elastic)[name]
 

@@ -37,6 +37,10 @@ def test_json_has_the_numbers_in_bytes_and_seconds(tmp_path):
     days = plan["flops"]["total"] / (312e12 * 0.4) / 86_400
     assert plan["flops"]["gpu_days"] == pytest.approx(days)
     assert plan["flops"]["seconds"] == pytest.approx(days * 86_400 / 64)
+    assert [way["sharded"] for way in plan["updates"]] == [False, True]
+    assert plan["updates"][1]["sending"] == pytest.approx(
+        3 * 2 * 174.6e9 * 63 / 64 / 200e9, rel=1e-3
+    )
     fits = {(way["tensor"], way["sharded"]): way["fits"] for way in plan["ways"]}
     assert fits == {(1, False): False, (1, True): True, (8, False): False, (8, True): True}
 

@@ -90,6 +90,41 @@ def test_a_field_that_does_not_exist_or_is_missing_is_refused(schema, name, chan
         jsonschema.validate(job, schema)
 
 
+RAY = """
+import os
+import socket
+import sys
+from types import SimpleNamespace
+
+from torch import distributed
+from torch.multiprocessing import start_processes
+
+RunConfig = FailureConfig = ScalingConfig = TorchConfig = SimpleNamespace
+
+
+def start(rank, size, port, function, config):
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    distributed.init_process_group("gloo", init_method="env://", rank=rank, world_size=size)
+    function(config)
+    distributed.barrier()
+
+
+class TorchTrainer:
+    def __init__(self, function, *, train_loop_config, scaling_config, **others):
+        self.function, self.config = function, train_loop_config
+        self.size = scaling_config.num_workers
+
+    def fit(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        arguments = self.size, port, self.function, self.config
+        start_processes(start, arguments, self.size, start_method="fork")
+"""
+"""A stand-in for Ray Train: workers with a process group of torch, on this machine."""
+
+
 def programs(folder: Path, headway: str) -> dict[str, str]:
     """Write the programs that the scripts call, and return the environment of a job."""
     (folder / "bin").mkdir()
@@ -167,6 +202,22 @@ def test_a_run_of_two_tasks_is_saved_by_the_signal_and_the_next_job_ends_it(tmp_
     assert started(tmp_path, environment, *whole).wait(200) == 0
     runs = tmp_path / "runs"
     assert final(runs / "job", 60) == final(runs / "whole", 60)
+
+
+@pytest.mark.slow
+def test_the_workers_of_ray_train_one_model(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    (tmp_path / "ray" / "train").mkdir(parents=True)
+    for name, text in (("train/__init__", RAY), ("train/torch", "from ray.train import *")):
+        (tmp_path / "ray" / f"{name}.py").write_text(text)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = train_words(data, "ray", "--steps", "6", "--quiet")[1:]
+    script = [sys.executable, str(CLUSTER / "ray_train.py"), "2", *words]
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    subprocess.run(script, cwd=tmp_path, env=environment, check=True, timeout=200)
+    whole = train_words(data, "whole", "--steps", "6", "--quiet")[1:]
+    assert started(tmp_path, programs(tmp_path, TRAIN), *whole).wait(200) == 0
+    assert final(tmp_path / "runs" / "ray", 6) == final(tmp_path / "runs" / "whole", 6)
 
 
 @pytest.mark.slow

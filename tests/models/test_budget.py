@@ -13,6 +13,7 @@ from headway.models.budget import (
     gathered_memory,
     memory,
     seconds,
+    sent_bytes,
     splits,
     state_memory,
     tensor_sizes,
@@ -102,3 +103,22 @@ def test_every_size_of_a_paper_is_one_of_ours_and_within_three_percent_of_its_na
 
 def test_gpus_multiply_faster_in_16_bits():
     assert all(kind.half > 10 * kind.single and kind.memory >= 80 for kind in GPUS.values())
+
+
+def test_what_gpus_send_is_the_volume_of_the_paper():
+    """2 P numbers by DDP and 3 P by FSDP, with many GPUs; half as much with two."""
+    count, precision = parameters(GPT3), PRECISIONS["bf16"]
+    sent = {
+        (data, sharded): sent_bytes(count, Split(data=data, sharded=sharded), precision)
+        for data in (1, 2, 1024)
+        for sharded in (False, True)
+    }
+    assert sent[1, False] == sent[1, True] == 0
+    assert sent[2, False] == 2 * count.total and sent[2, True] == 3 * count.total
+    assert sent[1024, False] / 2 / count.total == pytest.approx(2 * 1023 / 1024)
+    assert sent[1024, True] / 2 / count.total == pytest.approx(3 * 1023 / 1024)
+
+
+def test_a_ring_through_machines_is_as_slow_as_their_network():
+    assert GPUS["a100"].sends(8) == 300e9 and GPUS["a100"].sends(9) == 200e9
+    assert GPUS["h100"].sends(8) == 450e9 and GPUS["h200"].sends(1024) == 400e9

@@ -88,15 +88,7 @@ def compare_with_one_process():
         except UsageError as error:
             shown["disagreement"] = str(error)
         shown["shared work"] = shared_work(ranks)
-        shown["gradients"] = []
-        for first in (0, 1, 3):
-            (totals, own), (expected, whole) = gradients(ranks, first), gradients(ALONE, first)
-            assert totals == pytest.approx(expected, rel=1e-12)
-            shown["gradients"].append(furthest(own, whole))
-        for name, settings in CASES.items():
-            reports, _ = trained(ranks, **settings)
-            expected, _ = trained(ALONE, **settings)
-            shown[name] = float(((reports - expected) / expected).abs().max())
+        shown |= differences(ranks)
         (reports, model), (again, same) = [trained(ranks, dropout=0.3) for _ in range(2)]
         shown["dropout is repeated"] = torch.equal(reports, again) and furthest(model, same) == 0
         Replicas(GPT(GPT_CONFIG), ranks, seed=1).begin(4)
@@ -111,6 +103,20 @@ def compare_with_one_process():
             shown["different models"] = error.what
         shown["not finite"] = message_of_not_finite(ranks)
         print(json.dumps(shown))
+
+
+def differences(ranks):
+    """Return the differences of gradients and of losses from those of one process."""
+    shown = {"gradients": []}
+    for first in (0, 1, 3):
+        (totals, own), (expected, whole) = gradients(ranks, first), gradients(ALONE, first)
+        assert totals == pytest.approx(expected, rel=1e-12)
+        shown["gradients"].append(furthest(own, whole))
+    for name, settings in CASES.items():
+        reports, _ = trained(ranks, **settings)
+        expected, _ = trained(ALONE, **settings)
+        shown[name] = float(((reports - expected) / expected).abs().max())
+    return shown
 
 
 def shared_work(ranks):
@@ -198,6 +204,19 @@ def test_gradients_are_those_of_one_process_even_if_a_process_has_no_example(two
 @pytest.mark.parametrize("name", CASES)
 def test_losses_are_those_of_one_process(two, name):
     assert two[0][name] < (1e-12 if "muon" not in name and "64" in name else 1e-5)
+
+
+@pytest.mark.slow
+def test_four_processes_have_the_gradients_and_losses_of_one(tmp_path):
+    """Up to three of them have no example of an update."""
+
+    def compare():
+        with started(print) as ranks:
+            print(json.dumps(differences(ranks)))
+
+    shown = json.loads(run_ranks(compare, 4, tmp_path)[0].splitlines()[-1])
+    assert max(shown["gradients"]) < 1e-12 and shown["float64"] < 1e-12
+    assert shown["float32"] < 1e-5
 
 
 def test_random_numbers_differ_between_processes_and_repeat_with_the_step(two):

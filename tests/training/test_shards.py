@@ -1,18 +1,21 @@
 """Processes with a part of the model each train as processes with the whole model do."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from headway.base.errors import UsageError
-from headway.base.ranks import ALONE, started
+from headway.base.errors import HeadwayError, UsageError
+from headway.base.ranks import ALONE, ANOTHER_FAILED, started
+from headway.base.tensors import StoredTensor, stored_tensors
 from headway.data.stream import Batches
 from headway.models import GPT
 from headway.training import (
     Averaging,
+    Checkpointing,
     OptimizerConfig,
     TextObjective,
     TrainingState,
@@ -22,13 +25,14 @@ from headway.training import (
     muon,
     optimizer,
     save_state,
+    state_files,
 )
 from headway.training.state import averaged
 from headway.transforms import compile, fast, lora, recompute
 from headway.transforms.replicate import Replicas
 from headway.transforms.shard import Shards, Uncounted
 from tests.fixtures.ragged_batches import Ragged, sequences
-from tests.fixtures.ranks import run_ranks
+from tests.fixtures.ranks import codes_of, run_ranks, start_ranks
 from tests.fixtures.recorded_trainings import GPT_CONFIG
 
 STEPS = 6
@@ -118,6 +122,8 @@ def compare():
         shown["parts"] = parts(ranks)
         shown["refused"] = refused(ranks)
         shown["resumed"] = resumed(ranks)
+        shown["in background"] = in_background(ranks)
+        shown["read"] = read(ranks)
         print(json.dumps(shown))
 
 
@@ -157,6 +163,45 @@ def resumed(ranks):
         differences[f"{first}, {second}"] = difference((torch.cat(reports), weights), whole)
     names = sorted(path.name for path in Path("checkpoints/parts-one").iterdir())
     return [differences, names]
+
+
+def in_background(ranks):
+    """Save in the middle of a run, which goes on, and resume.
+
+    Return the differences from a run without a checkpoint, and whether both have the same bits.
+    """
+    run, replicas = begun(ranks, shard=True)
+    save = Checkpointing(Path("background"), 3, replicas=replicas, in_background=True)
+    with save.completed(run):
+        first = go_on(run, ranks, replicas, 3)[0]
+        save.save(run)
+        later = go_on(run, ranks, replicas)
+    again, replicas = begun(ranks, shard=True)
+    load_state(again, Path("background", "step-3"))
+    resumed = go_on(again, ranks, replicas)
+    whole = torch.cat((first, later[0])), later[1]
+    return [difference(whole, trained(ranks, True)), difference(resumed, later)]
+
+
+def read(ranks):
+    """Return the fraction of the numbers of a checkpoint that a process reads when it resumes."""
+    numbers = []
+
+    def counted(stored, rows, read=StoredTensor.rows):
+        tensor = read(stored, rows)
+        numbers.append(tensor.numel() if tensor.is_floating_point() else 0)
+        return tensor
+
+    run, _ = begun(ranks, shard=True)
+    with pytest.MonkeyPatch.context() as patch, stored_tensors(saved()) as tensors:
+        patch.setattr(StoredTensor, "rows", counted)
+        load_state(run, Path("background", "step-3"))
+        whole = sum(math.prod(t.shape) for n, t in tensors.items() if not n.startswith("rng."))
+    return sum(numbers) / whole
+
+
+def saved():
+    return sorted(Path("background", "step-3").glob("state*.safetensors"))
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +247,38 @@ def test_checkpoints_of_parts_are_those_of_any_number_of_processes(two):
     for losses, weights in differences.values():
         assert losses < 1e-6 and weights < 1e-5
     assert names == [
-        *("MANIFEST.json", "state-1-of-2.safetensors", "state-2-of-2.safetensors", "state.json")
+        "MANIFEST.json",
+        *("state-00001-of-00002.safetensors", "state-00002-of-00002.safetensors", "state.json"),
     ]
+
+
+def test_a_checkpoint_that_threads_write_is_that_of_its_step(two):
+    for shown in two:
+        assert shown["in background"] == [[0, 0], [0, 0]]
+
+
+def test_an_error_of_the_thread_of_one_process_ends_all_without_a_checkpoint(tmp_path):
+    def run():
+        def fail(path, tensors):
+            raise HeadwayError("the disk of process 1 is full")
+
+        with started(print) as ranks:
+            run, replicas = begun(ranks, shard=True)
+            if ranks.rank == 1:
+                state_files.write_tensors = fail
+            save = Checkpointing(Path("checkpoints"), 9, replicas=replicas, in_background=True)
+            with save.completed(run):
+                save.save(run)
+                go_on(run, ranks, replicas)
+
+    assert codes_of(start_ranks(run, 2, tmp_path)) == [ANOTHER_FAILED, 1]
+    assert "the disk of process 1 is full" in (tmp_path / "rank-1.txt").read_text()
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_process_reads_its_part_of_a_checkpoint(two):
+    fractions = [shown["read"] for shown in two]
+    assert sum(fractions) == pytest.approx(1, abs=0.01) and max(fractions) < 0.55
 
 
 @pytest.mark.slow

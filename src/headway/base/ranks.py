@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ from headway.base.watch import NO_WATCH, THE_END, Watch
 
 if TYPE_CHECKING:
     import torch
+    from torch import distributed
 
 T = TypeVar("T")
 
@@ -49,7 +50,8 @@ class RankLost(HeadwayError):
 class Ranks:
     """The processes of a run, as one of them knows them. rank: its number, from 0 to size - 1.
 
-    local_rank, local_size: its number and theirs on this machine.
+    local_rank, local_size: its number and theirs on this machine. group: of torch; None is that of
+    all processes.
     """
 
     rank: int = 0
@@ -57,6 +59,7 @@ class Ranks:
     local_rank: int = 0
     local_size: int = 1
     watch: Watch = field(default=NO_WATCH, compare=False, repr=False)
+    group: distributed.ProcessGroup | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_first(self) -> bool:
@@ -75,7 +78,7 @@ class Ranks:
         from torch import distributed
 
         with self.waiting(what):
-            distributed.all_reduce(tensor)
+            distributed.all_reduce(tensor, group=self.group)
 
     def totals(self, numbers: Sequence[float], what: str) -> list[float]:
         """Return the sum of each number over all ranks; integers below 2^53 are exact."""
@@ -103,10 +106,10 @@ class Ranks:
         data = _tensor_of(value)
         size = torch.tensor([len(data)])
         with self.waiting(what):
-            distributed.broadcast(size, 0)
+            distributed.broadcast(size, 0, self.group)
             if not self.is_first:
                 data = torch.empty(int(size), dtype=torch.uint8)
-            distributed.broadcast(data, 0)
+            distributed.broadcast(data, 0, self.group)
         received: T = _value_of(data)
         return received
 
@@ -120,13 +123,24 @@ class Ranks:
         data = _tensor_of(value)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self.waiting(what):
-            distributed.all_gather(sizes, torch.tensor([len(data)]))
+            distributed.all_gather(sizes, torch.tensor([len(data)]), self.group)
             longest = max(int(size) for size in sizes)
             parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
             filled = torch.zeros(longest, dtype=torch.uint8)
             filled[: len(data)] = data
-            distributed.all_gather(parts, filled)
+            distributed.all_gather(parts, filled, self.group)
         return [_value_of(part[: int(size)]) for part, size in zip(parts, sizes, strict=True)]
+
+    def for_thread(self) -> Ranks:
+        """Return the same processes for a second thread, whose operations the watch ignores.
+
+        All ranks call this function.
+        """
+        if self.is_alone:
+            return self
+        from torch import distributed
+
+        return replace(self, group=distributed.new_group(backend="gloo"), watch=NO_WATCH)
 
     def check_same(self, values: Mapping[str, object], what: str) -> None:
         """Raise UsageError, on all ranks, if a value differs from that of rank 0."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json, read_bytes, write_file
@@ -51,6 +55,69 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         *(RuntimeError, OverflowError),  # torch's own, for sizes that no tensor can have
     ) as error:
         raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file, or with its rows in several files, which is read in whole or in part.
+
+    pieces: each file and its number of rows, in their order; one file for a single number.
+    """
+
+    shape: tuple[int, ...]
+    _name: str
+    _pieces: tuple[tuple[Any, int], ...]
+
+    def whole(self) -> Tensor:
+        """Read the tensor."""
+        if len(self._pieces) > 1:
+            return self.rows(slice(0, self.shape[0]))
+        read: Tensor = self._pieces[0][0].get_tensor(self._name)
+        return read.clone()  # what was read may be a view of the file
+
+    def rows(self, rows: slice) -> Tensor:
+        """Read some rows of the tensor; all, if the slice has no ends."""
+        if rows == slice(None):
+            return self.whole()
+        first, last, _ = rows.indices(self.shape[0])
+        start, read = 0, []
+        for file, count in self._pieces:
+            inside = slice(max(first - start, 0), max(min(last - start, count), 0))
+            if inside.start < inside.stop:
+                read.append(file.get_slice(self._name)[inside])
+            start += count
+        if not read:
+            read.append(self._pieces[0][0].get_slice(self._name)[0:0])
+        return torch.cat(read)
+
+
+@contextmanager
+def stored_tensors(paths: Sequence[Path]) -> Iterator[dict[str, StoredTensor]]:
+    """Open files inside the block, and return their tensors by name. Errors: see `read_tensors`.
+
+    A tensor of several files has the rows of the first one, then those of the next one, and so on.
+    Use it for files that nobody else changes: they are mapped while they are open.
+    """
+    with ExitStack() as opened:
+        tensors: dict[str, StoredTensor] = {}
+        for path in paths:
+            tensor_names(path)  # checks the header
+            try:
+                file: Any = opened.enter_context(safetensors.safe_open(path, "pt"))
+            except safetensors.SafetensorError as error:
+                raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
+            for name in file.keys():  # noqa: SIM118 (the file is not a mapping)
+                shape = tuple(file.get_slice(name).get_shape())
+                before = tensors.get(name)
+                if before is None:
+                    tensors[name] = StoredTensor(shape, name, ((file, shape[0] if shape else 1),))
+                    continue
+                if not shape or shape[1:] != before.shape[1:]:
+                    raise DataError(f"{name} has rows of another shape in other files", str(path))
+                rows = before.shape[0] + shape[0]
+                pieces = (*before._pieces, (file, shape[0]))
+                tensors[name] = StoredTensor((rows, *shape[1:]), name, pieces)
+        yield tensors
 
 
 def tensor_names(path: Path) -> list[str]:

@@ -19,8 +19,10 @@ from headway.models.budget import (
     GPUS,
     PAPERS,
     PRECISIONS,
+    Exchange,
     Memory,
     Split,
+    exchange,
     memory,
     seconds,
     splits,
@@ -114,6 +116,18 @@ class Sheet:
     length: int
     ways: list[Split]
 
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """What GPUs of a known type send in the ways in which Headway trains."""
+        flags = self.flags
+        if flags.tflops is not None or flags.gpus <= 1:
+            return []
+        count, gpu = parameters(self.config), GPUS[flags.gpu or "a100"]
+        flops = float(self.batch * training_flops(self.config, self.length))
+        computing = seconds(flops, 1, self.rate, self.mfu)
+        ways = (way for way in self.ways if way.tensor == 1)
+        return [exchange(count, way, PRECISIONS[flags.dtype], gpu, computing) for way in ways]
+
 
 def plan(*words: Annotated[str, WORDS], flags: PlanFlags = PlanFlags()) -> None:
     """Estimate parameters, FLOPs per token, memory per GPU and training time, or what a time buys.
@@ -142,7 +156,8 @@ def plan(*words: Annotated[str, WORDS], flags: PlanFlags = PlanFlags()) -> None:
     if flags.json:
         data_json(_as_dict(sheet))
         return
-    for part in (_costs(sheet), _memory_table(sheet), _activation_table(sheet)):
+    parts = (_costs(sheet), _memory_table(sheet), _exchange_table(sheet), _activation_table(sheet))
+    for part in filter(None, parts):
         data("\n".join(part) + "\n")
     for line in _notes(sheet):
         data(line)
@@ -310,6 +325,18 @@ def _memory_table(sheet: Sheet) -> list[str]:
     return aligned(rows)
 
 
+def _exchange_table(sheet: Sheet) -> list[str]:
+    """A table of what a GPU sends for an update, with a line for DDP and for FSDP."""
+    if not sheet.exchanges:
+        return []
+    title = f"an update of {sheet.batch:,} tokens per device"
+    rows = [[title, "GB sent", "s sending", "s computing", "speed"]]
+    for e in sheet.exchanges:
+        times = [f"{e.sending:.3f}", f"{e.computing:.3f}", f"{e.speed:.0%}"]
+        rows.append([str(e.way), gigabytes(e.sent), *times])
+    return aligned(rows)
+
+
 RECOMPUTED: tuple[tuple[str, bool, Recompute], ...] = (
     ("all stored", False, "none"),
     ("scores not stored (flash, or selective)", True, "none"),
@@ -341,8 +368,8 @@ def _activation_table(sheet: Sheet) -> list[str]:
 
 def _notes(sheet: Sheet) -> list[str]:
     notes = [
-        f"Dtype {sheet.flags.dtype}, AdamW. Not counted: communication, memory fragmentation, "
-        "logits (the loss computes them in chunks).",
+        f"Dtype {sheet.flags.dtype}, AdamW. Not counted: memory fragmentation, logits (the loss "
+        "computes them in chunks); in the time, what GPUs send.",
     ]
     if sheet.flags.recompute != "none":
         notes.append("Recomputation takes time that MFU does not count: lower --mfu to include it.")
@@ -381,4 +408,8 @@ def _as_dict(sheet: Sheet) -> dict[str, object]:
         },
         "flops": _work(sheet),
         "ways": ways,
+        "updates": [
+            {**vars(e.way), "sent": e.sent, "sending": e.sending, "computing": e.computing}
+            for e in sheet.exchanges
+        ],
     }

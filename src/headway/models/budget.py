@@ -30,19 +30,34 @@ class GPU:
     """A type of GPU.
 
     half, single: FLOP/s of dense matrix products in 16 bits and in float32. memory: in GB (10^9).
+    link: bytes per second that a GPU sends to others of its machine, which has `MACHINE` GPUs.
+    network: bytes per second that a machine sends to others.
     """
 
     half: float
     single: float
     memory: float
+    link: float
+    network: float
 
+    def sends(self, gpus: int) -> float:
+        """Return the bytes per second that each of some GPUs passes on to the next one.
+
+        The rings of an all-reduce go through all GPUs of a machine, and leave it by its network.
+        """
+        return self.link if gpus <= MACHINE else min(self.link, self.network)
+
+
+MACHINE = 8
+"""GPUs of a machine, with a network adapter each."""
 
 GPUS: dict[str, GPU] = {
-    "a100": GPU(half=312e12, single=19.5e12, memory=80.0),
-    "h100": GPU(half=989e12, single=67e12, memory=80.0),
-    "h200": GPU(half=989e12, single=67e12, memory=141.0),
+    "a100": GPU(half=312e12, single=19.5e12, memory=80.0, link=300e9, network=8 * 25e9),
+    "h100": GPU(half=989e12, single=67e12, memory=80.0, link=450e9, network=8 * 50e9),
+    "h200": GPU(half=989e12, single=67e12, memory=141.0, link=450e9, network=8 * 50e9),
 }
-"""From NVIDIA's data sheets: SXM modules, without sparsity."""
+"""From NVIDIA's data sheets: SXM modules, without sparsity; NVLink in one direction; the network of
+a DGX machine, 200 or 400 Gbit/s for each GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +176,42 @@ def memory(
         gathered=gathered_memory(count, split, precision),
         activations=activations,
     )
+
+
+def sent_bytes(count: Parameters, split: Split, precision: Precision) -> int:
+    """Return the bytes that each GPU sends for an update, without tensor parallelism.
+
+    With n GPUs in a ring, a GPU passes on (n - 1) / n of what is gathered or added up. DDP adds up
+    the gradients and then gathers the sums; FSDP gathers the parameters for the forward pass and
+    for the backward pass, and adds up the gradients. Rajbhandari et al. 2020, section 7.
+    """
+    passed = (split.data - 1) / split.data * count.total
+    if split.sharded:
+        return round(passed * (2 * precision.element + precision.gradient))
+    return round(passed * 2 * precision.gradient)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a GPU sends for an update: bytes and seconds, beside the seconds of computing."""
+
+    way: Split
+    sent: int
+    sending: float
+    computing: float
+
+    @property
+    def speed(self) -> float:
+        """The speed relative to GPUs that send nothing, if none sends while it computes."""
+        return self.computing / (self.computing + self.sending)
+
+
+def exchange(
+    count: Parameters, split: Split, precision: Precision, gpu: GPU, computing: float
+) -> Exchange:
+    """Return what a GPU sends for an update that it computes in some seconds."""
+    sent = sent_bytes(count, split, precision)
+    return Exchange(split, sent, sent / gpu.sends(split.data), computing)
 
 
 def seconds(flops: float, gpus: int, rate: float, mfu: float) -> float:

@@ -179,6 +179,7 @@ def _checkpoints(run: TrainingState, resolved: Resolved, folder: Path) -> Checkp
         checkpoint.keep,
         save_model=lambda model, path: job.bundle(model).save(path),
         replicas=run.shards or (None if ranks.is_alone else Replicas(run.model, ranks, seed)),
+        in_background=True,
     )
 
 
@@ -285,12 +286,13 @@ def _train(
     if save.replicas is not None:
         agree(run, ranks)
     watching = [*observers, evaluation, *glimpses, save]
-    _fit(run, resolved, watching, go_on.request, save.replicas)
-    if run.stop != "interrupted":
-        evaluation.evaluate(run)
-        for observer in glimpses:
-            observer.take(run)
-    save.save(run)
+    with save.completed(run):
+        _fit(run, resolved, watching, go_on.request, save.replicas)
+        if run.stop != "interrupted":
+            evaluation.evaluate(run)
+            for observer in glimpses:
+                observer.take(run)
+        save.save(run)
     stop = run.stop or "done"
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
     best = {"metric": observed.metric, "best": run.best, "best_step": run.best_step}

@@ -5,10 +5,7 @@ from headway.training.averaging import WeightAverage as WeightAverage
 from headway.training.budget import Budget as Budget
 from headway.training.busy_machine import beside_others as beside_others
 from headway.training.checkpoints import CHECKPOINTS as CHECKPOINTS
-from headway.training.checkpoints import MODEL as MODEL
 from headway.training.checkpoints import Checkpointing as Checkpointing
-from headway.training.checkpoints import load_state as load_state
-from headway.training.checkpoints import save_state as save_state
 from headway.training.log import MetricsLog as MetricsLog
 from headway.training.log import StepLog as StepLog
 from headway.training.loop import NonFinite as NonFinite
@@ -48,3 +45,6 @@ from headway.training.signals import graceful_stop as graceful_stop
 from headway.training.state import Observer as Observer
 from headway.training.state import StepReport as StepReport
 from headway.training.state import TrainingState as TrainingState
+from headway.training.state_files import MODEL as MODEL
+from headway.training.state_files import load_state as load_state
+from headway.training.state_files import save_state as save_state

@@ -1,202 +1,39 @@
-"""Checkpoints of the whole training state: a killed run resumes bit-exactly on a CPU."""
+"""Checkpoints of a run: a killed run resumes bit-exactly on a CPU.
+
+Training goes on while a checkpoint is written: the run waits for the copy of its state, and a
+thread writes that.
+"""
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 
-import torch
-from torch import nn
-
-from headway.base.errors import DataError
-from headway.base.files import read_json, remove_unfinished_files, write_file
-from headway.base.folders import new_folder, newest_verified
+from headway.base.errors import DataError, HeadwayError
+from headway.base.files import remove_unfinished_files
+from headway.base.folders import newest_verified
 from headway.base.ranks import ALONE, Ranks
-from headway.base.shapes import Tensor
-from headway.base.tensors import read_tensors, write_tensors
+from headway.base.watch import NO_WATCH
 from headway.training.budget import Budget
-from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
+from headway.training.state import StepReport, TrainingState
+from headway.training.state_files import (
+    SaveModel,
+    begun_save,
+    copy_fits,
+    load_state,
+    tensors_of_all,
+)
 from headway.transforms.replicate import Replicas
-from headway.transforms.shard import part_of, whole_tensor
-from headway.transforms.tracing import sharded
 
-SaveModel = Callable[[nn.Module, Path], None]
-"""Saves the model that is being trained, with all that its verbs need, in a new folder."""
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in the folder of a run."""
-MODEL = "model"
-"""The folder of a usable model, in the folder of a run or in a checkpoint."""
-
-
-def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = None) -> None:
-    """Write the training state to `folder` durably and atomically, with a manifest of hashes.
-
-    save_model: saves the model, too, in a form that verbs can use. All processes of a sharded run
-    call this function: each writes a file with its part of the tensors, which are whole.
-    """
-    ranks = ALONE if run.shards is None else run.shards.ranks
-    with _folder_of_all(folder, ranks) as path:
-        if save_model is not None:
-            with averaged(run) as model:
-                if ranks.is_first:
-                    save_model(model, path / MODEL)
-        part = "" if ranks.is_alone else f"-{ranks.rank + 1}-of-{ranks.size}"
-        with ranks.waiting(f"the tensors of {folder.name}"):
-            tensors = _part_of(_tensors(run), ranks)
-        write_tensors(path / f"state{part}.safetensors", tensors)
-        if not ranks.is_first:
-            return
-        counters = {name: getattr(run, name) for name in COUNTERS}
-        groups = [
-            {k: v for k, v in group.items() if k != "params"}
-            for group in run.optimizer.param_groups
-        ]
-        state = {"counters": counters, "groups": groups, "threads": torch.get_num_threads()}
-        write_file(path / "state.json", json.dumps(state, indent=1).encode())
-
-
-@contextmanager
-def _folder_of_all(folder: Path, ranks: Ranks) -> Iterator[Path]:
-    """A temporary folder that all processes fill; the first one completes it (`new_folder`)."""
-    what = f"the checkpoint {folder.name}"
-    if ranks.is_first:
-        with new_folder(folder) as path:
-            ranks.shared(str(path), what)
-            yield path
-            ranks.totals([0.0], what)
-    else:
-        yield Path(ranks.shared("", what))
-        ranks.totals([0.0], what)
-
-
-def _part_of(tensors: dict[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
-    """Return the tensors that this process writes, of which it gathers all rows.
-
-    The random state is that of the first process.
-    """
-    own = {}
-    for number, (name, tensor) in enumerate(sorted(tensors.items(), key=itemgetter(0))):
-        whole = whole_tensor(tensor)
-        writer = 0 if name.startswith("rng.") else number % ranks.size
-        if writer == ranks.rank:
-            own[name] = whole.cpu() if whole is not tensor else tensor
-    return own
-
-
-def load_state(run: TrainingState, folder: Path) -> None:
-    """Restore the training state that `save_state` wrote to `folder`, in place.
-
-    Raises DataError if the checkpoint belongs to another model or optimizer.
-    """
-    where = str(folder)
-    state = read_json(folder / "state.json")
-    expected = _tensors(run)
-    moments = tuple(f"optimizer.{name}." for name, _ in run.model.named_parameters())
-
-    def is_known(name: str) -> bool:
-        return name in expected or name.startswith(moments)
-
-    tensors: dict[str, Tensor] = {}
-    for path in sorted(folder.glob("state*.safetensors")):
-        tensors |= read_tensors(path)
-    missing = [n for n in expected if n not in tensors and not n.startswith("optimizer.")]
-    # a run may continue without its average, or without a GPU
-    unused = {f"average.{name}" for name, _ in run.model.named_parameters()} | {"rng.cuda"}
-    unknown = [name for name in tensors if not is_known(name) and name not in unused]
-    if missing or unknown:
-        raise DataError(
-            f"the checkpoint does not fit the model: {len(missing)} tensors missing"
-            f"{' (first: ' + missing[0] + ')' if missing else ''}, {len(unknown)} unknown"
-            f"{' (first: ' + unknown[0] + ')' if unknown else ''}",
-            where,
-            "train with the configuration of the checkpoint, or start a new run",
-        )
-    if len(state["groups"]) != len(run.optimizer.param_groups):
-        raise DataError(
-            f"the checkpoint was made with another optimizer: it has {len(state['groups'])} "
-            f"parameter groups, and this optimizer has {len(run.optimizer.param_groups)}",
-            where,
-            "train with the configuration of the checkpoint, or start a new run",
-        )
-    _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
-    _fill({f"buffer.{name}": buffer for name, buffer in _buffers(run)}, tensors, where)
-    if run.average is not None:
-        _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
-    groups = run.optimizer.param_groups
-    # a fused optimizer counts the steps on its device, others on the CPU
-    fused = {id(p) for group in groups if group.get("fused") for p in group["params"]}
-    for name, parameter in run.model.named_parameters():
-        prefix = f"optimizer.{name}."
-        saved_moments = {
-            k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
-        }
-        on_cpu = () if id(parameter) in fused else ("step",)
-        moved = {k: v if k in on_cpu else _like(parameter, v) for k, v in saved_moments.items()}
-        if moved:
-            run.optimizer.state[parameter] = moved
-    for group, saved in zip(groups, state["groups"], strict=True):
-        group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
-    for name in COUNTERS:
-        setattr(run, name, state["counters"][name])
-    torch.set_rng_state(tensors["rng.cpu"])
-    if "rng.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["rng.cuda"])
-
-
-def _tensors(run: TrainingState) -> dict[str, Tensor]:
-    names = {id(parameter): name for name, parameter in run.model.named_parameters()}
-    tensors = {f"model.{n}": p.detach() for n, p in run.model.named_parameters()}
-    if run.average is not None:
-        tensors |= {f"average.{name}": weight for name, weight in run.average.weights.items()}
-    tensors |= {f"buffer.{name}": buffer for name, buffer in _buffers(run)}
-    for parameter, moments in run.optimizer.state.items():
-        for key, value in moments.items():
-            tensors[f"optimizer.{names[id(parameter)]}.{key}"] = value
-    tensors["rng.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["rng.cuda"] = torch.cuda.get_rng_state()
-    return tensors
-
-
-def _tensors_of_all(run: TrainingState) -> Iterator[Tensor]:
-    """Return the tensors that all processes have alike: all but random states and parts."""
-    tensors = sorted(_tensors(run).items(), key=itemgetter(0))
-    return (t for name, t in tensors if not name.startswith("rng.") and not sharded(t))
-
-
-def _buffers(run: TrainingState) -> Iterator[tuple[str, Tensor]]:
-    """Return the persistent buffers of a model, such as running means, by name."""
-    persistent = run.model.state_dict(keep_vars=True)
-    return ((name, b) for name, b in run.model.named_buffers() if name in persistent)
-
-
-@torch.no_grad()
-def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> None:
-    """Copy the saved values into the tensors of the same names."""
-    for name, tensor in tensors.items():
-        if saved[name].shape != tensor.shape:
-            raise DataError(
-                f"{name} has shape {tuple(saved[name].shape)} in the checkpoint, but "
-                f"{tuple(tensor.shape)} in the model",
-                where,
-                "train with the configuration of the checkpoint, or start a new run",
-            )
-        tensor.copy_(part_of(saved[name], tensor))
-
-
-def _like(parameter: Tensor, saved: Tensor) -> Tensor:
-    """Return a tensor on the device of a parameter, and in parts if the parameter is."""
-    moved = saved.to(parameter.device)
-    return part_of(moved, parameter) if saved.shape == parameter.shape else moved
-
 
 LOST = 600.0
 """Maximum time of training between checkpoints in seconds, unless they are some steps apart."""
@@ -215,6 +52,10 @@ class Checkpointing:
     save_model: called for the checkpoints before the first evaluation, since the run has no best
     model until then. If None, checkpoints hold the training state only. replicas: the copies of the
     model in several processes: all check that theirs are equal, and the first one saves.
+
+    in_background: training waits for the copy of its state only, if there is memory for one, and a
+    thread writes that. An error of the thread is raised after the next step, at the next save or at
+    the end of the block `completed`.
     """
 
     folder: Path
@@ -222,13 +63,19 @@ class Checkpointing:
     keep: int = 2
     save_model: SaveModel | None = None
     replicas: Replicas | None = None
+    in_background: bool = False
     saved_fraction: float = 0.0
     saved_seconds: float = 0.0
     saved_step: int | None = None
     seconds: float = 0.0
     saves: int = 0
+    _unfinished: tuple[int, Future[list[str]]] | None = None
+    _writers: Ranks | None = None
+    _is_noted: bool = False
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
+        if self._unfinished is not None and self._unfinished[1].done():
+            self._finish(run)
         if self._is_due(run):
             self.save(run)
 
@@ -243,10 +90,11 @@ class Checkpointing:
         return is_due and (is_affordable or not self.saves)
 
     def save(self, run: TrainingState) -> None:
-        """Save a checkpoint of this step, unless there is one."""
+        """Save a checkpoint of this step, unless there is one; the one before is complete then."""
         if self.saved_step == run.step:
             return
         started = time.monotonic()
+        self._finish(run)
         if self.replicas is None:
             self._write(run)
         else:
@@ -261,11 +109,10 @@ class Checkpointing:
     def _write_together(self, run: TrainingState, replicas: Replicas) -> None:
         """Check that all processes have the same state, and let the first write it, or all."""
         ranks = replicas.ranks
-        replicas.check_equal(_tensors_of_all(run), f"after step {run.step}")
+        replicas.check_equal(tensors_of_all(run), f"after step {run.step}")
         with ranks.watch.long("a checkpoint"):
             if ranks.is_first or run.shards is not None:
                 self._write(run)
-        ranks.totals([0.0], f"the checkpoint of step {run.step}")
 
     def _write(self, run: TrainingState) -> None:
         path = self.folder / f"step-{run.step}"
@@ -273,19 +120,72 @@ class Checkpointing:
         if ranks.shared(path.exists(), "whether there is a checkpoint"):
             return
         run.emit("saving")
-        save_state(run, path, self.save_model if run.best is None else None)
-        if not ranks.is_first:
+        if self.in_background and self._writers is None:
+            self._writers = ranks.for_thread()
+        is_copied = self.in_background and copy_fits(run)
+        save_model = self.save_model if run.best is None else None
+        write = begun_save(run, path, save_model, is_copied=is_copied, writers=self._writers)
+        if is_copied:
+            thread = ThreadPoolExecutor(1)
+            written = thread.submit(self._complete, write, run.step, ranks.is_first)
+            self._unfinished = run.step, written
+            thread.shutdown(wait=False)
             return
+        if self.in_background and not self._is_noted:
+            self._is_noted = True
+            text = "checkpoints are written while training waits: no memory is free for a copy"
+            run.emit("note", text=text)
+        self._report(run, run.step, self._complete(write, run.step, ranks.is_first))
+
+    def _complete(self, write: Callable[[], None], last: int, is_first: bool) -> list[str]:
+        """Write the checkpoint of step `last`, and let the first process remove old ones.
+
+        Returns messages about those that cannot be removed.
+        """
+        write()
+        if not is_first:
+            return []
+        messages = []
         # Older checkpoints are deleted only now that this one is durable.
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)
-        for step in [step for step in steps if step <= run.step][: -self.keep]:
+        for step in [step for step in steps if step <= last][: -self.keep]:
             try:
                 shutil.rmtree(self.folder / f"step-{step}")
             except OSError as error:
-                text = f"an old checkpoint, step-{step}, cannot be removed: {error.strerror}"
-                run.emit("note", text=text)
-        run.emit("saved", path=str(path))
+                messages.append(
+                    f"an old checkpoint, step-{step}, cannot be removed: {error.strerror}"
+                )
+        return messages
+
+    def _finish(self, run: TrainingState) -> None:
+        """Wait for the checkpoint that is being written, if any, and raise the error of its
+        thread."""
+        if self._unfinished is None:
+            return
+        (step, written), self._unfinished = self._unfinished, None
+        watch = NO_WATCH if self.replicas is None else self.replicas.ranks.watch
+        with watch.long("a checkpoint"):
+            messages = written.result()
+        self._report(run, step, messages)
+
+    def _report(self, run: TrainingState, step: int, messages: Sequence[str]) -> None:
+        for text in messages:
+            run.emit("note", text=text)
+        run.emit("saved", step=step, path=str(self.folder / f"step-{step}"))
+
+    @contextmanager
+    def completed(self, run: TrainingState) -> Iterator[None]:
+        """A block of training, after which no checkpoint is unfinished, even if it fails."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self._finish(run)
+            except HeadwayError as error:  # the first error is that of the block
+                run.emit("note", text=f"the last checkpoint is not complete: {error}")
+            raise
+        self._finish(run)
 
     def resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:
         """Load the newest checkpoint whose hashes verify.
@@ -311,7 +211,7 @@ class Checkpointing:
         if name is not None and not ranks.is_first:
             newest = self.folder / name
             self._load(run, newest)
-        replicas.check_equal(_tensors_of_all(run), "before the first step")
+        replicas.check_equal(tensors_of_all(run), "before the first step")
         return newest, skipped
 
     def _load(self, run: TrainingState, newest: Path) -> None:

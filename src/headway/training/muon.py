@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.base.devices import multiplies_bfloat16
 from headway.base.shapes import Float, Tensor
-from headway.transforms.shard import part_of, whole_tensor
+from headway.transforms.shard import own_rows, part_of, whole_tensor
 from headway.transforms.tracing import sharded
 
 
@@ -94,7 +94,8 @@ class Float32Muon(torch.optim.Muon):
                 whole = whole_tensor(matrix.grad.lerp(mean, momentum))
                 update = orthogonal(whole.bfloat16() if self.in_bfloat16 else whole)
                 matrix.mul_(1 - rate * group["weight_decay"])
-                matrix.add_(part_of(update, matrix), alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
+                own = part_of(update[own_rows(matrix)], matrix)
+                matrix.add_(own, alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
         return loss
 
 

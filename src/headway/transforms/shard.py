@@ -174,10 +174,16 @@ def _without_weights(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, memo)
 
 
-def bytes_here(tensor: Tensor) -> int:
-    """Return the number of bytes that this process holds of a tensor."""
+def rows_here(tensor: Tensor) -> Tensor:
+    """Return the rows that this process holds of a tensor: all, unless processes have parts."""
     parts: Any = tensor
     local: Tensor = parts.to_local() if is_sharded(tensor) else tensor
+    return local
+
+
+def bytes_here(tensor: Tensor) -> int:
+    """Return the number of bytes that this process holds of a tensor."""
+    local = rows_here(tensor)
     return local.numel() * local.element_size()
 
 
@@ -191,17 +197,31 @@ def whole_tensor(tensor: Tensor) -> Tensor:
     return whole
 
 
-@torch.no_grad()
-def part_of(whole: Tensor, like: Tensor) -> Tensor:
-    """Return this process's rows of a tensor, if it has only those of the tensor `like`."""
+def own_rows(like: Tensor) -> slice:
+    """Return which rows of a tensor this process has, if it has those of `like`: all or a part."""
     if not is_sharded(like):
-        return whole
+        return slice(None)
     from torch.distributed.tensor import DTensor
 
     assert isinstance(like, DTensor)
-    mesh, rows = like.device_mesh, whole.to(like.device).contiguous()
-    chunks, number = rows.chunk(mesh.size()), mesh.get_local_rank()
-    own = chunks[number] if number < len(chunks) else rows[:0]
+    size = -(-like.shape[0] // like.device_mesh.size())  # of all parts but the last ones
+    first = like.device_mesh.get_local_rank() * size
+    return slice(min(first, like.shape[0]), min(first + size, like.shape[0]))
+
+
+@torch.no_grad()
+def part_of(rows: Tensor, like: Tensor) -> Tensor:
+    """Return the tensor with the shape of `like`, of which this process has the rows `own_rows`."""
+    if not is_sharded(like):
+        return rows
+    from torch.distributed.tensor import DTensor
+
+    assert isinstance(like, DTensor)
     return DTensor.from_local(
-        own, mesh, like.placements, run_check=False, shape=rows.shape, stride=rows.stride()
+        rows.to(like.device).contiguous(),
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=torch.empty(like.shape, device="meta").stride(),
     )
