@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from headway.base.errors import DataError, UsageError
 from headway.interop import build, read, read_labels, write
 from headway.models import ViT, ViTClassifier, ViTConfig
-from tests.fixtures.image_families import CLASSES, FAMILIES, POOLERS, STEMS, theirs
+from tests.fixtures.image_families import CLASSES, FAMILIES, POOLERS, STEMS, VIT, theirs
 from tests.fixtures.random_weights import with_noise
 
 B = 3
