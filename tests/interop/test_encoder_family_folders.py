@@ -14,7 +14,13 @@ import headway as library
 from headway.interop import read_encoder_tokenizer
 from tests.fixtures.command_line import headway
 from tests.fixtures.encoder_families import theirs
-from tests.fixtures.encoder_tokenizers import ODD, STORY, check_agreement, wordpiece_vocabulary
+from tests.fixtures.encoder_tokenizers import (
+    ODD,
+    STORY,
+    a_thousand_texts,
+    check_agreement,
+    wordpiece_vocabulary,
+)
 from tests.fixtures.random_weights import with_noise
 
 TEXTS = ["the old baker paints", "a small dog sees the red fox", "Café Zürich"]
@@ -81,6 +87,14 @@ def test_texts_have_the_tokens_of_transformers(name, tmp_path):
     MADE[name]().save_pretrained(tmp_path)
     reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
     check_agreement(read_encoder_tokenizer(tmp_path), reference, [*ODD, *STORY[:3]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MADE)
+def test_a_thousand_texts_have_the_tokens_of_transformers(name, tmp_path):
+    MADE[name]().save_pretrained(tmp_path)
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    check_agreement(read_encoder_tokenizer(tmp_path), reference, a_thousand_texts())
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -27,9 +27,17 @@ IMAGE_PROCESSORS = (
 )
 
 
+CHANGES = {
+    "deberta-v2": ENCODERS["deberta-v3"][2],
+    "beit": {"use_relative_position_bias": True},
+    "dinov3_vit": {"num_register_tokens": 4},
+}
+"""The keys of released models that differ from the defaults of their class, which are not read."""
+
+
 def defaults_of(family):
-    """Return the configuration of the class of a family; version 3 of DeBERTa, which is read."""
-    changes = ENCODERS["deberta-v3"][2] if family == "deberta-v2" else {}
+    """Return the configuration of the class of a family."""
+    changes = CHANGES.get(family, {})
     return json.loads(json.dumps(transformers.CONFIG_MAPPING[family](**changes).to_dict()))
 
 

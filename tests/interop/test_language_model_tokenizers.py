@@ -8,6 +8,7 @@ import transformers
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import read_tokenizer
 from headway.text import load_tokenizer
+from tests.fixtures.encoder_tokenizers import a_thousand_texts
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, put, small_gpt2
 
 
@@ -44,6 +45,23 @@ def test_a_llama_like_file_encodes_as_in_transformers(tmp_path):
         assert ours.encode(text) == ours.begin(text)[1:]
         expected = reference.decode(ours.begin(text), skip_special_tokens=True)
         assert ours.decode(ours.begin(text)) == expected == text
+
+
+@pytest.mark.slow
+def test_a_thousand_texts_have_the_tokens_of_transformers(tmp_path):
+    for write in (llama_like, small_gpt2):
+        (tmp_path / write.__name__).mkdir()
+        write(tmp_path / write.__name__)
+    llama = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "llama_like" / "tokenizer.json"),
+        bos_token="<s>",
+        eos_token="</s>",
+    )
+    gpt2 = transformers.GPT2Tokenizer.from_pretrained(tmp_path / "small_gpt2")
+    ours = [read_tokenizer(tmp_path / name) for name in ("llama_like", "small_gpt2")]
+    for text in a_thousand_texts():
+        assert ours[0].begin(text) == llama(text, split_special_tokens=True).input_ids
+        assert ours[1].encode(text) == gpt2(text, split_special_tokens=True).input_ids
 
 
 def test_a_tokenizer_is_preserved_by_headways_file_format(tmp_path):

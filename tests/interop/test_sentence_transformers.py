@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 
 from headway import load
 from headway.base.errors import DataError, HeadwayWarning, UsageError
@@ -13,6 +14,7 @@ from headway.bundle import EncoderBundle
 from headway.cli.embed import EmbedFlags, embed
 from headway.data.encoder_batches import collate_encoder_batch
 from headway.interop import export, read_sentence_folder
+from headway.tasks.masked_language_modeling.model import to_hugging_face
 from headway.tasks.sentence_embedding.objective import text_vectors
 from tests.fixtures.command_line import headway
 from tests.fixtures.small_encoder import TEXTS, encoder
@@ -87,6 +89,74 @@ def test_the_encoder_may_be_in_a_subfolder(folder, tmp_path):
     write(whole, listed(MODULES, ("0_Transformer", "1_Pooling", "2_Normalize")))
     assert torch.equal(load(whole).embed(TEXTS), vectors)
     assert torch.equal(load(whole / "0_Transformer").embed(TEXTS), vectors)
+
+
+TANH, IDENTITY = "torch.nn.modules.activation.Tanh", "torch.nn.modules.linear.Identity"
+LAYERS = {
+    "LaBSE": [(24, 24, TANH, True)],
+    "EmbeddingGemma": [(24, 40, IDENTITY, False), (40, 12, IDENTITY, False)],
+}
+"""Layers after pooling: width before and after, activation, whether there is a bias."""
+
+
+def write_dense(folder, name):
+    """Add layers after pooling with random weights; return them as functions of vectors."""
+    kinds = ["Transformer", "Pooling", *("Dense" for _ in LAYERS[name]), "Normalize"]
+    paths = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds[1:], start=1))]
+    write(folder, listed(kinds, paths))
+    layers = []
+    for path, (before, after, activation, has_bias) in zip(paths[2:], LAYERS[name], strict=False):
+        linear = torch.nn.Linear(before, after, bias=has_bias)
+        values = {"in_features": before, "out_features": after, "bias": has_bias}
+        write(folder / path, {**values, "activation_function": activation}, "config.json")
+        tensors = {f"linear.{key}": value for key, value in linear.state_dict().items()}
+        save_file(tensors, folder / path / "model.safetensors")
+        layers += [linear, torch.nn.Tanh()] if activation == TANH else [linear]
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@torch.no_grad()
+def test_layers_after_pooling_change_the_vector_of_a_text(name, folder, tmp_path):
+    pooled = load(folder).embed(TEXTS, normalise=False)
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    layers = write_dense(folder, name)
+    bundle = load(folder)
+    expected = F.normalize(layers(pooled), dim=-1)
+    assert bundle.vector_dim == LAYERS[name][-1][1]
+    torch.testing.assert_close(bundle.embed(TEXTS), expected, rtol=0, atol=1e-5)
+    bundle.save(tmp_path / "ours")
+    assert torch.equal(load(tmp_path / "ours").embed(TEXTS), bundle.embed(TEXTS))
+    exported = tmp_path / "exported"
+    to_hugging_face(bundle, exported, None)
+    assert torch.equal(load(exported).embed(TEXTS), bundle.embed(TEXTS))
+
+
+def test_layers_after_pooling_that_do_not_fit_are_refused(folder):
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    write_dense(folder, "LaBSE")
+    path = folder / "2_Dense"
+    config = json.loads((path / "config.json").read_text())
+    for change, message in (
+        ({"in_features": 17}, "in_features=17"),
+        ({"activation_function": "torch.nn.ReLU"}, "activation_function='torch.nn.ReLU'"),
+        ({"module_output_name": "scores"}, "module_output_name='scores'"),
+    ):
+        write(path, {**config, **change}, "config.json")
+        with pytest.raises(DataError, match=message):
+            load(folder)
+    save_file({"linear.weight": torch.zeros(5)}, path / "model.safetensors")
+    write(path, config, "config.json")
+    with pytest.raises(DataError, match=r"linear\.weight must be a matrix"):
+        load(folder)
+    write(path, {**config, "in_features": 5, "out_features": 5}, "config.json")
+    weights = {"linear.weight": torch.zeros(5, 5), "linear.bias": torch.zeros(5)}
+    save_file(weights, path / "model.safetensors")
+    with pytest.raises(DataError, match="takes vectors of width 5, but gets vectors of width 24"):
+        load(folder)
+    (path / "model.safetensors").unlink()
+    with pytest.raises(DataError, match=r"model.safetensors is missing"):
+        load(folder)
 
 
 @pytest.mark.parametrize(

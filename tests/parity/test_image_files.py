@@ -140,6 +140,13 @@ VALUES = {
     "defaults of a fast processor": {"image_processor_type": "ViTImageProcessorFast"},
     "defaults of deit": {"image_processor_type": "DeiTImageProcessor"},
     "deit, one number": {"feature_extractor_type": "DeiTFeatureExtractor", "size": 240},
+    "defaults of beit": {"image_processor_type": "BeitImageProcessor"},
+    "beit as released": {
+        "feature_extractor_type": "BeitFeatureExtractor",
+        "size": 256,
+        "do_center_crop": True,
+        "crop_size": 224,
+    },
     "defaults of bit": {"image_processor_type": "BitImageProcessor"},
     "defaults of clip": {"image_processor_type": "CLIPImageProcessor"},
     "one number": {"image_processor_type": "ViTImageProcessor", "size": 20},

@@ -2,9 +2,12 @@
 
 import json
 
+from headway.data.documents import Part
+from headway.data.text_corpus import prepare_text
 from headway.runs import held_out_inputs as module
 from headway.runs.attention_over_time import Film, Glimpse
-from headway.runs.held_out_inputs import held_out_inputs
+from headway.runs.held_out_inputs import held_out_inputs, held_out_passages
+from tests.fixtures.bundles import TOKENIZER, gpt, translator
 
 
 def log(folder, *rows):
@@ -40,3 +43,20 @@ def test_a_folder_that_is_no_run_or_is_damaged_has_none(tmp_path):
     assert held_out_inputs(tmp_path) == []
     (tmp_path / "metrics.jsonl").write_text("no json")
     assert held_out_inputs(tmp_path) == []
+
+
+def test_passages_are_spread_over_the_held_out_text_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PASSAGES", 3)
+    text = " ".join(f"the fox {n} eats the lemon" for n in range(90))
+    corpus = prepare_text([Part(text, True)], TOKENIZER, tmp_path / "data" / "valid")
+    bundle = gpt()
+    passages = held_out_passages(tmp_path, bundle)
+    assert len(passages) == 3 and all(passage.strip("\ufffd") in text for passage in passages)
+    places = [text.index(passage.strip("\ufffd")) / len(text) for passage in passages]
+    assert [round(place * 3) for place in places] == [0, 1, 2]
+    room = bundle.config.max_length
+    assert all(len(TOKENIZER.encode(passage)) < room < len(corpus) for passage in passages)
+
+
+def test_a_model_without_held_out_text_has_no_passages(tmp_path):
+    assert held_out_passages(tmp_path, gpt()) == [] == held_out_passages(tmp_path, translator())

@@ -3,6 +3,7 @@
 import pytest
 
 from headway.base.errors import UsageError
+from headway.blocks import Experts
 from headway.serving import BundleViewer, InspectionRequest
 from tests.fixtures.bundles import BUNDLES, captioner, gpt, translator
 from tests.fixtures.images import png
@@ -14,6 +15,16 @@ def test_a_text_is_inspected_and_kept_in_the_input_field():
     (frame,) = BundleViewer(gpt(), "my model").look(InspectionRequest(text=TEXT)).frames
     assert frame.label == "my model" and frame.model["input"] == TEXT
     assert frame.maps[0].vectors
+
+
+def test_the_experts_of_a_mixture_have_what_they_read_in_held_out_text():
+    bundle = gpt(activation="swiglu", experts=Experts(total=3, ffn_dim=8))
+    viewer = BundleViewer(bundle, "m", passages=[TEXT, "the dog eats the bread"])
+    (frame,) = viewer.look(InspectionRequest(text="the bread")).frames
+    assert [mixture.layer for mixture in frame.mixtures] == [1, 2, 3]
+    for mixture in frame.mixtures:
+        assert sum(expert.load for expert in mixture.held_out) == pytest.approx(1)
+        assert len(mixture.effects) == 3
 
 
 def test_heads_switched_off_change_the_second_frame_only_and_are_restored():

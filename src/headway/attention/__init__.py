@@ -7,6 +7,7 @@ from headway.attention.capped import CappedDot
 from headway.attention.disentangled import DisentangledAttention, DistanceVectors
 from headway.attention.documents import Documents
 from headway.attention.dot import Dot
+from headway.attention.grid_positions import RelativeGrid, RotaryGrid
 from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
 from headway.attention.linear import LinearDot, LinearElu
@@ -62,7 +63,9 @@ __all__ = [
     "PartialRotary",
     "Past",
     "RelativeBuckets",
+    "RelativeGrid",
     "Rotary",
+    "RotaryGrid",
     "RotaryScaling",
     "ScaledDot",
     "Sharing",

@@ -10,6 +10,7 @@ from headway.blocks.experts import Experts, MixtureOfExperts, Router, balance_lo
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.blocks.heads import (
     AttentionPooler,
+    Dense,
     MaskedTokenHead,
     Pooler,
     Pooling,
@@ -66,6 +67,7 @@ __all__ = [
     "DecoderOnly",
     "DecoderOnlyBlock",
     "DecoderState",
+    "Dense",
     "Dropout",
     "Embeddings",
     "Encoder",

@@ -55,6 +55,26 @@ class Pooler(nn.Module):
         return self.norm(self.activation(self.project(vectors)))
 
 
+class Dense(nn.Module):
+    """f(W v + b): a layer on the vector of a text, after pooling. f is tanh in LaBSE (Feng et al.
+    2022); activation="none" leaves it out."""
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        activation: Literal["tanh", "none"] = "tanh",
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.project = nn.Linear(in_dim, out_dim, bias=bias)
+        self.activation: Literal["tanh", "none"] = activation
+
+    def forward(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B D_out"]:
+        projected = self.project(vectors)
+        return projected.tanh() if self.activation == "tanh" else projected
+
+
 class AttentionPooler(nn.Module):
     """v + feedforward(norm(v)), v = attention(q, h): one vector that a learned query collects.
 

@@ -33,7 +33,9 @@ class ImageEmbedding(nn.Module):
     registers: the number of register tokens, learned vectors whose outputs are not used, so that
     attention can store intermediate results in them (Darcet et al. 2024). mask_token: whether there
     is a learned vector that replaces masked patches (Bao et al. 2022). norm: only CLIP has one
-    (Radford et al. 2021, section 2.4); None leaves the vectors as they are.
+    (Radford et al. 2021, section 2.4); None leaves the vectors as they are. distillation_token:
+    whether a second learned token with a position follows the class token, whose output predicts
+    what a teacher predicts (Touvron et al. 2021, section 4).
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ImageEmbedding(nn.Module):
         positions: GridPositions,
         *,
         class_token: bool = True,
+        distillation_token: bool = False,
         registers: int = 0,
         mask_token: bool = False,
         norm: nn.Module | None = None,
@@ -54,6 +57,11 @@ class ImageEmbedding(nn.Module):
         learned_position = class_token and isinstance(positions, LearnedGrid)
         self.class_token = nn.Parameter(torch.zeros(1, dim)) if class_token else None
         self.class_position = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
+        distilled_position = distillation_token and isinstance(positions, LearnedGrid)
+        self.distillation_token = nn.Parameter(torch.zeros(1, dim)) if distillation_token else None
+        self.distillation_position = (
+            nn.Parameter(torch.zeros(1, dim)) if distilled_position else None
+        )
         self.registers = nn.Parameter(torch.zeros(registers, dim)) if registers else None
         self.mask_token = nn.Parameter(torch.zeros(1, dim)) if mask_token else None
         self.norm = nn.Identity() if norm is None else norm
@@ -61,7 +69,13 @@ class ImageEmbedding(nn.Module):
 
     def init_weights(self) -> None:
         """Initialise the learned tokens: N(0, 0.02^2), and 0 for the mask token."""
-        for token in (self.class_token, self.class_position, self.registers):
+        for token in (
+            self.class_token,
+            self.class_position,
+            self.distillation_token,
+            self.distillation_position,
+            self.registers,
+        ):
             if token is not None:
                 nn.init.normal_(token, std=0.02)
         if self.mask_token is not None:
@@ -69,10 +83,9 @@ class ImageEmbedding(nn.Module):
 
     @property
     def num_prefix_tokens(self) -> int:
-        """The number of tokens before the patches: class token and registers."""
-        return int(self.class_token is not None) + (
-            0 if self.registers is None else len(self.registers)
-        )
+        """The number of tokens before the patches: class and distillation token, registers."""
+        tokens = (self.class_token, self.distillation_token, self.registers)
+        return sum(len(token) for token in tokens if token is not None)
 
     def forward(
         self, images: Float[Tensor, "B C Y X"], hidden: Bool[Tensor, "B P"] | None = None
@@ -93,9 +106,12 @@ class ImageEmbedding(nn.Module):
         rows, columns = self.patches.grid(images.shape[2], images.shape[3])
         tokens = self.positions(tokens, rows, columns)
         before = []
-        if self.class_token is not None:
-            position = 0 if self.class_position is None else self.class_position
-            before.append(self.class_token + position)
+        for token, position in (
+            (self.class_token, self.class_position),
+            (self.distillation_token, self.distillation_position),
+        ):
+            if token is not None:
+                before.append(token if position is None else token + position)
         if self.registers is not None:
             before.append(self.registers)
         if before:

@@ -14,7 +14,8 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
-from headway.blocks import MaskedTokenHead, Pooling, pool_text
+from headway.base.tensors import read_tensors, write_tensors
+from headway.blocks import Dense, MaskedTokenHead, Pooling, pool_text
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
@@ -22,11 +23,12 @@ from headway.bundle.forward_pass import Attending, ForwardPass, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
-from headway.interop import AS_THEY_ARE, EmbeddedTexts, read_embedded_texts
+from headway.interop import AS_THEY_ARE, EmbeddedTexts, dense_of, read_embedded_texts
 from headway.models import Bert
 from headway.text import EncoderTokenizer
 
 BATCH = 32  # texts per forward pass
+DENSE_FILE = "dense.safetensors"
 FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 
 
@@ -67,12 +69,47 @@ class FilledText:
     predictions: tuple[tuple[WordPrediction, ...], ...]
 
 
+@dataclass(frozen=True)
+class _DenseFile:
+    """The files of a tokenizer, and that of the layers after pooling."""
+
+    tokenizer: EncoderTokenizer
+    layers: Sequence[Dense]
+
+    @property
+    def fingerprint(self) -> str:
+        return self.tokenizer.fingerprint
+
+    def save(self, folder: Path) -> None:
+        self.tokenizer.save(folder)
+        named = {
+            f"{number}.{layer.activation}.{name}": value.detach().cpu()
+            for number, layer in enumerate(self.layers)
+            for name, value in layer.project.named_parameters()
+        }
+        write_tensors(folder / DENSE_FILE, named)
+
+    @staticmethod
+    def load(folder: Path) -> list[Dense]:
+        """Return the layers that `save` wrote. Raises DataError for a file of another form."""
+        path = folder / DENSE_FILE
+        tensors, layers = read_tensors(path), []
+        prefixes = sorted({name.rpartition(".")[0] for name in tensors})
+        for number, prefix in enumerate(prefixes):
+            activation = prefix.removeprefix(f"{number}.")
+            if activation not in ("tanh", "none"):
+                raise DataError(f"{prefix!r} is not the name of layer {number}", str(path))
+            layers.append(dense_of(tensors, f"{prefix}.", activation, str(path)))
+        return layers
+
+
 class EncoderBundle(StoredBundle, Attending):
     """A text encoder of the BERT family with its tokenizer.
 
     pooling: how `embed` reduces the vectors of a text to one. length: maximum number of tokens of a
     text for `embed`, special tokens included; longer texts are truncated. If None, the model's
     maximum. texts: what `embed` does to texts and vectors besides, such as a prompt before a text.
+    dense: layers on the vectors after pooling.
     """
 
     kind: ClassVar[str] = "text encoder"
@@ -87,6 +124,7 @@ class EncoderBundle(StoredBundle, Attending):
         pooling: Pooling = "mean",
         length: int | None = None,
         texts: EmbeddedTexts = AS_THEY_ARE,
+        dense: Sequence[Dense] = (),
     ) -> None:
         check_vocabulary_size(tokenizer.size, model.config.vocabulary)
         super().__init__(model, tokenizer)
@@ -94,6 +132,16 @@ class EncoderBundle(StoredBundle, Attending):
         self.pooling: Pooling = pooling
         self.length = min(length or model.config.max_length, model.config.max_length)
         self.texts = texts
+        self.dense = tuple(dense)
+        width = model.config.model_dim
+        for number, layer in enumerate(dense):
+            if layer.project.in_features != width:
+                raise DataError(
+                    f"dense layer {number} takes vectors of width {layer.project.in_features}, but "
+                    f"gets vectors of width {width}"
+                )
+            width = layer.project.out_features
+        self.vector_dim = width
 
     @classmethod
     def open(cls, model: Bert, folder: Path, contents: dict[str, Any]) -> EncoderBundle:
@@ -111,7 +159,8 @@ class EncoderBundle(StoredBundle, Attending):
                 str(folder / CONFIG_FILE),
             )
         texts = read_embedded_texts(contents.get("texts", {}), str(folder / CONFIG_FILE))
-        return cls(model, tokenizer, pooling, length, texts)
+        dense = _DenseFile.load(folder) if (folder / DENSE_FILE).is_file() else ()
+        return cls(model, tokenizer, pooling, length, texts, dense)
 
     @checked
     @torch.inference_mode()
@@ -206,7 +255,8 @@ class EncoderBundle(StoredBundle, Attending):
         share: Share = WHOLE,
         skipped: int = 0,
     ) -> Float[Tensor, "N D"]:
-        """Return the vectors of encoded texts (special tokens included), without normalisation.
+        """Return the vectors of encoded texts (special tokens included), without normalisation:
+        pooled, and then changed by the layers in `dense`.
 
         skipped: number of tokens at the beginning of a text that a mean leaves out. share: of an
         evaluation.
@@ -220,9 +270,12 @@ class EncoderBundle(StoredBundle, Attending):
                 positions = torch.arange(hidden.shape[1], device=hidden.device)
                 kept = positions >= skipped
                 keys = kept.expand(hidden.shape[:2]) if keys is None else keys & kept
-            return pool_text(hidden, keys, pooling).float()
+            vectors = pool_text(hidden, keys, pooling).float()
+            for layer in self.dense:
+                vectors = layer.to(vectors.device)(vectors)
+            return vectors
 
-        vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
+        vectors = torch.zeros(len(rows), self.vector_dim, device=self.device)
         batches = list(shortest_first(rows, BATCH))
         for chosen, pooled in zip(batches, share.each(batches, compute, len), strict=True):
             vectors[chosen] = pooled.to(vectors.device)
@@ -293,7 +346,8 @@ class EncoderBundle(StoredBundle, Attending):
         settings: dict[str, object] = {"pooling": self.pooling, "length": self.length}
         if self.texts != AS_THEY_ARE:
             settings["texts"] = asdict(self.texts)
-        save_files(Path(folder), self.model, self.tokenizer, overwrite, settings)
+        text = _DenseFile(self.tokenizer, self.dense) if self.dense else self.tokenizer
+        save_files(Path(folder), self.model, text, overwrite, settings)
 
     def _framed_with_masks(self, text: str, number: int = 1) -> list[int]:
         """Return the ids of a text with special tokens around it.

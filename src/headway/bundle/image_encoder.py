@@ -58,7 +58,7 @@ class ImageEncoding(StoredBundle, Attending):
     @torch.inference_mode()
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
         """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
-        mean of the patch vectors if there is no [CLS]."""
+        mean of the patch vectors if there is no [CLS] or the model has a norm of the mean."""
         return _encoded(self.vit, images, None)
 
     @abstractmethod
@@ -77,9 +77,10 @@ class ImageEncoding(StoredBundle, Attending):
         """Return one vector for each image.
 
         pooling: "first" for the vector of [CLS], "mean" for the mean of the patch vectors; if
-        unset, [CLS] if the model has it. normalise: scale vectors to length 1, so that a dot
-        product is a cosine similarity. The vector of an image does not depend on the other images.
-        Raises UsageError if pooling is "first" and the model has no [CLS] token.
+        unset, [CLS] if the model has it and no norm of the mean (BEiT). normalise: scale vectors to
+        length 1, so that a dot product is a cosine similarity. The vector of an image does not
+        depend on the other images. Raises UsageError if pooling is "first" and the model has no
+        [CLS] token.
         """
         vit = self.vit
         if pooling == "first" and not vit.config.class_token:
@@ -122,7 +123,7 @@ class ImageEncoding(StoredBundle, Attending):
 
 
 class ImageEncoderBundle(ImageEncoding):
-    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
+    """An image encoder (ViT, DINO to DINOv3, DeiT, BEiT) with its image preprocessing."""
 
     kind: ClassVar[str] = "image encoder"
     reader_class = ImageReader
@@ -145,7 +146,8 @@ class ImageEncoderBundle(ImageEncoding):
 def _encoded(
     vit: ViT, images: Float[Tensor, "B C Y X"], pooling: Literal["first", "mean"] | None
 ) -> Float[Tensor, "B D"]:
-    method = pooling or ("first" if vit.config.class_token else "mean")
+    has_vector = vit.config.class_token and vit.config.final_norm == "tokens"
+    method = pooling or ("first" if has_vector else "mean")
     return pooled(vit, vit.encode(images), method).float()
 
 
@@ -158,10 +160,11 @@ def image_of(
 
 
 def names_of(vit: ViT, y: int, x: int) -> list[str]:
-    """Return the names of the encoder's tokens for an image of y x x pixels: [CLS], [R1], ...
-    (registers), and "row,column" for patches."""
+    """Return the names of the encoder's tokens for an image of y x x pixels: [CLS], [DIST] (the
+    distillation token), [R1], ... (registers), and "row,column" for patches."""
     rows, columns = vit.embedding.patches.grid(y, x)
     names = ["[CLS]"] if vit.config.class_token else []
+    names += ["[DIST]"] if vit.config.distillation_token else []
     names += [f"[R{i + 1}]" for i in range(vit.config.registers)]
     return names + [f"{row},{column}" for row in range(rows) for column in range(columns)]
 

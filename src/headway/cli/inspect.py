@@ -18,10 +18,12 @@ from headway.cli.flags import SEVERAL, as_flags
 from headway.cli.inputs import check_no_file
 from headway.cli.machine import LanguageFlags, MachineFlags
 from headway.inspection.document import Document, Frame, Maps
+from headway.inspection.experts import held_out_reads, with_held_out
 from headway.inspection.page import encode, only_layers, page_size, write_page
 from headway.inspection.render import heat_map
 from headway.inspection.walk import walk
 from headway.inspection.watch import OF_A_PAGE, SLOW, watch
+from headway.runs.held_out_inputs import held_out_passages
 from headway.terminal.console import data, data_json, program, say
 from headway.terminal.progress import progress
 
@@ -89,7 +91,8 @@ def inspect(
 
     The page is one self-contained HTML file, which needs no server and no network. It shows all
     heads of all layers as maps, lines, text, alignment or over the image; the queries and keys of
-    each head; the prediction at each layer (logit lens); and a walk through one computation.
+    each head; the experts of a mixture of experts; the prediction at each layer (logit lens); and a
+    walk through one computation.
 
     Parameters
     ----------
@@ -132,14 +135,17 @@ def _document(
     analyses = (*OF_A_PAGE, *SLOW) if flags.importance else OF_A_PAGE
     with progress("inspecting") as report:
         frames = [
-            watch(
-                bundle,
-                text_or_image,
-                **options,
-                vectors=flags.vectors,
-                analyses=analyses,
-                label=run,
-                report=_part(report, number, len(runs)),
+            with_held_out(
+                watch(
+                    bundle,
+                    text_or_image,
+                    **options,
+                    vectors=flags.vectors,
+                    analyses=analyses,
+                    label=run,
+                    report=_part(report, number, len(runs)),
+                ),
+                held_out_reads(bundle, held_out_passages(Path(run), bundle)),
             )
             for number, (run, bundle) in enumerate(zip(runs, bundles, strict=True))
         ]

@@ -9,7 +9,7 @@ from headway.base.settings import setting
 from headway.cli.flags import PORTS, as_flags
 from headway.cli.inputs import check_no_file
 from headway.cli.machine import MachineFlags
-from headway.runs.held_out_inputs import held_out_inputs
+from headway.runs.held_out_inputs import held_out_inputs, held_out_passages
 from headway.serving import BundleViewer, serve, viewer_app
 from headway.terminal.console import say
 
@@ -36,7 +36,9 @@ def ui(run: str, text_or_image: str | None = None, /, *, flags: UiFlags = UiFlag
     """
     bundle = flags.prepare().load(run)
     examples = held_out_inputs(Path(run)) if bundle.inputs.modality == "text" else []
-    viewer = BundleViewer(bundle, Path(run).name, examples)
+    viewer = BundleViewer(
+        bundle, Path(run).name, examples, passages=held_out_passages(Path(run), bundle)
+    )
     if text_or_image is not None and not viewer.takes_images:
         check_no_file(text_or_image, "write the text itself in quotes")
     first = viewer.first() if text_or_image is None else viewer.open(text_or_image)

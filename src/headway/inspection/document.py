@@ -126,16 +126,50 @@ class Leaf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadEffect:
-    """The predictions without one attention head, compared with those of all heads.
+class AblationEffect:
+    """The predictions without one attention head or expert, compared with those of the whole model.
 
-    probabilities[i]: without the head, the probability of the token that the model predicts with
-    all heads at the position of `Frame.predictions[i]`. changed: i -> the most probable token
-    without the head, where it is another one.
+    probabilities[i]: without it, the probability of the token that the whole model predicts at the
+    position of `Frame.predictions[i]`. changed: i -> the most probable token without it, where it
+    is another one.
     """
 
     probabilities: Sequence[float]
     changed: Mapping[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutReads:
+    """What one expert reads in held-out text.
+
+    load: fraction of the choices of the router that are this expert. tokens: what it reads most
+    beyond its load, (token, number of times, fraction of its occurrences that the expert reads).
+    """
+
+    load: float
+    tokens: Sequence[tuple[str, int, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """A mixture of experts: which expert reads which token of `side`.
+
+    name: of the module. layer: number of its block, from 1. total: number of experts E. chosen[t]:
+    the experts that read token t, the most probable first, from 0; weights[t]: their weights.
+    falls[e]: fall of the mean log-probability of the predictions without expert e; effects[e]: the
+    predictions without it. held_out[e]: what expert e reads in held-out text. The last three are
+    empty if they were not computed.
+    """
+
+    name: str
+    layer: int
+    side: str
+    total: int
+    chosen: Sequence[Sequence[int]]
+    weights: Sequence[Sequence[float]]
+    falls: Sequence[float] = ()
+    effects: Sequence[AblationEffect] = ()
+    held_out: Sequence[HeldOutReads] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +181,7 @@ class Frame:
     `metric` when that head is ablated. effects["encoder"][layer][head]: the predictions without
     that head. updates["encoder"][layer][sublayer][t], with sublayer "attention", "cross" or
     "feedforward": |y - x| / |x|, by how much the sublayer changes vector x of token t into y.
+    mixtures: the mixtures of experts, in order of their layers.
     """
 
     label: str
@@ -161,8 +196,9 @@ class Frame:
     beam: Sequence[Leaf] = ()
     metric: str = ""
     importance: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
-    effects: Mapping[str, Sequence[Sequence[HeadEffect]]] = field(default_factory=dict)
+    effects: Mapping[str, Sequence[Sequence[AblationEffect]]] = field(default_factory=dict)
     updates: Mapping[str, Sequence[Mapping[str, Sequence[float]]]] = field(default_factory=dict)
+    mixtures: Sequence[Mixture] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

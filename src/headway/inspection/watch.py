@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from headway.attention import (
     AttentionMaps,
@@ -19,14 +20,16 @@ from headway.attention import (
     record_inputs,
 )
 from headway.base.errors import UsageError
-from headway.base.shapes import Tensor
+from headway.base.shapes import Float, Tensor
+from headway.blocks import record_routing
 from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, part_of
 from headway.inspection.ablation import heads_of, layers_of
 from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
+from headway.inspection.experts import mixtures_in, mixtures_of, with_effects
 from headway.inspection.gradient_x_input import gradients_x_input
-from headway.inspection.head_effects import Ablations, ablations
+from headway.inspection.head_effects import WholeModel, ablations
 from headway.inspection.head_patterns import head_pattern_scores
 from headway.inspection.logit_lens import logit_lens, unembedding_of
 from headway.inspection.stream_updates import Updates, recording_updates
@@ -64,11 +67,12 @@ def watch(
     input: the text or image. second, target, language, written, images: as for `Bundle.probe`.
     layers: prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors:
     whether queries, keys and norms of values are stored. analyses: what is computed in addition, if
-    the model allows it; "importance", not in the default, needs one more forward pass per head, and
-    so does "effects", which is left out for models for which it takes more than about a second.
-    top: the number of predictions per position. label: name of the frame; if empty, the kind of the
-    model. max_tokens: maximum number of tokens of the input and of the output; if unset, there is
-    none. report: called with the fraction that is done, after the output is generated.
+    the model allows it; "importance", not in the default, needs one more forward pass per head and
+    expert, and so does "effects", which is left out for models for which it takes more than about a
+    second. top: the number of predictions per position. label: name of the frame; if empty, the
+    kind of the model. max_tokens: maximum number of tokens of the input and of the output; if
+    unset, there is none. report: called with the fraction that is done, after the output is
+    generated.
 
     The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
     analysis or layer, for too many tokens, and for a model without attention.
@@ -132,13 +136,18 @@ def inspect_probe(
     lens = None
     if "lens" in analyses and predictions and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
-    without = _without_heads(probe, captured.output, analyses, work)
+    without, mixtures = None, mixtures_in(probe, captured.routing)
+    if probe.readout is not None and _ablates(probe, analyses):
+        whole = WholeModel.of(probe.readout, captured.output)
+        without = ablations(probe.reading, whole, work)
+        mixtures = with_effects(mixtures, probe, whole, work)
     important = "importance" in analyses and without is not None
     return Frame(
         metric=METRIC if important else "",
         importance=without.importance if important and without is not None else {},
         effects={} if without is None else without.effects,
         updates=captured.updates if "updates" in analyses else {},
+        mixtures=mixtures,
         label=label or probe.kind,
         model=model_properties(probe),
         sides={name: _side(probe, name) for name in probe.reading.tokens},
@@ -159,30 +168,35 @@ def _forward_passes(probe: Probe, analyses: Collection[str]) -> int:
     if probe.readout is not None and "gradient x input" in analyses:
         passes += 1 + min(len(probe.readout.positions), MAX_ATTRIBUTED_POSITIONS)
     if _ablates(probe, analyses):
-        passes += 1 + _num_heads(probe)
+        passes += 1 + _num_ablations(probe)
     return passes
 
 
-def _num_heads(probe: Probe) -> int:
-    return sum(map(sum, heads_of(probe.reading.model).values()))
+def _num_ablations(probe: Probe) -> int:
+    """Return the number of heads and experts, each of which is ablated alone."""
+    heads = sum(map(sum, heads_of(probe.reading.model).values()))
+    mixtures = mixtures_of(probe.reading.model).values()
+    return heads + sum(len(mixture.experts) for mixture in mixtures)
 
 
 def _ablates(probe: Probe, analyses: Collection[str]) -> bool:
-    """Return whether each head is ablated: on request, and for "effects" if that is cheap."""
+    """Return whether each head and each expert is ablated: on request, and for "effects" if that is
+    cheap."""
     if probe.readout is None or not len(probe.readout.positions):
         return False
     tokens = sum(map(len, probe.reading.tokens.values()))
-    products = parameter_count(probe.reading.model) * tokens * _num_heads(probe)
+    products = parameters_of_a_token(probe.reading.model) * tokens * _num_ablations(probe)
     return "importance" in analyses or ("effects" in analyses and products <= CHEAP)
 
 
-def _without_heads(
-    probe: Probe, output: Tensor, analyses: Collection[str], work: Work
-) -> Ablations | None:
-    if not _ablates(probe, analyses):
-        return None
-    assert probe.readout is not None
-    return ablations(probe.reading, probe.readout, output, work)
+def parameters_of_a_token(model: nn.Module) -> int:
+    """Return the number of parameters that compute one token: all but those of the experts that do
+    not read it."""
+    idle = sum(
+        (len(mixture.experts) - mixture.router.chosen) * parameter_count(mixture.experts[0])
+        for mixture in mixtures_of(model).values()
+    )
+    return parameter_count(model) - idle
 
 
 def model_properties(probe: Probe) -> dict[str, int | str]:
@@ -212,22 +226,28 @@ def _one_or_all(of: Mapping[str, int]) -> int | str:
 
 @dataclass(frozen=True)
 class _Captured:
-    """Recording of one forward pass: output, attention weights, and on request queries and keys."""
+    """Recording of one forward pass: output, attention weights, probabilities of experts, and on
+    request queries and keys."""
 
     output: Tensor
     weights: AttentionMaps
     inputs: dict[str, list[KernelInputs]]
     updates: Updates
+    routing: dict[str, Float[Tensor, "N E"]]
 
 
 @torch.no_grad()
 def _captured(probe: Probe, layers: Sequence[str], inputs: bool) -> _Captured:
     model = probe.reading.model
-    with record_attention(model, layers) as weights, recording_updates(model) as updates:
+    with (
+        record_attention(model, layers) as weights,
+        recording_updates(model) as updates,
+        record_routing(model) as routing,
+    ):
         if not inputs:
-            return _Captured(probe.reading.run(), weights, {}, updates())
+            return _Captured(probe.reading.run(), weights, {}, updates(), routing)
         with record_inputs(model, layers) as recorded:
-            return _Captured(probe.reading.run(), weights, recorded, updates())
+            return _Captured(probe.reading.run(), weights, recorded, updates(), routing)
 
 
 def _maps(probe: Probe, captured: _Captured) -> list[Maps]:

@@ -40,6 +40,7 @@ from headway.interop.sentence_transformers import (
     AS_THEY_ARE,
     EmbeddedTexts,
     SentenceFolder,
+    dense_of,
     read_embedded_texts,
     read_sentence_folder,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "Model",
     "SentenceFolder",
     "build",
+    "dense_of",
     "export",
     "export_captioner",
     "export_gguf",

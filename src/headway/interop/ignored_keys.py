@@ -135,7 +135,8 @@ CONFIG: Keys = {
         gradient_checkpointing seq_classif_dropout classif_dropout layerdrop output_past
         router_aux_loss_coef problem_type static_position_embeddings extra_pos_embeddings
         embedding_dropout emb_pdrop hidden_dropout residual_dropout sparse_prediction
-        sparse_pred_ignore_index pooler_dropout cls_dropout
+        sparse_pred_ignore_index pooler_dropout cls_dropout pos_embed_shift pos_embed_jitter
+        pos_embed_rescale
         """,
     ),
     **_irrelevant(
@@ -168,7 +169,8 @@ CONFIG: Keys = {
     **_irrelevant(
         "it concerns a head of another class",
         """
-        classifier_pooling
+        classifier_pooling pool_scales use_auxiliary_head auxiliary_loss_weight auxiliary_channels
+        auxiliary_num_convs auxiliary_concat_input semantic_loss_ignore_index add_fpn
         summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels
         summary_type
         summary_use_proj

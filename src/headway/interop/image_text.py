@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headway.interop.config_fields import Fields, Key, Values, choice, number, whole
 from headway.interop.hf_config import ACTIVATIONS, HFConfig, Ignored
 from headway.interop.ignored_keys import CONFIG
-from headway.interop.vit import DEEPEST, sides
+from headway.interop.vit_kind import DEEPEST, sides
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs, prefixed
 from headway.models import ImageTextConfig, TextTowerConfig, ViTConfig
 
@@ -205,7 +205,10 @@ def _pooler_parts(width: int) -> Iterator[Part]:
 _IMAGES: Mapping[str, object] = {
     "positions": "learned",
     "attention": "scaled-dot",
+    "distillation_token": False,
     "registers": 0,
+    "key_bias": True,
+    "final_norm": "tokens",
     "mask_token": False,
     "layer_scale": None,
     "dropout": 0.0,

@@ -60,13 +60,23 @@ _BIT: Mapping[str, object] = {
 }
 PROCESSORS: Mapping[str, Mapping[str, object]] = {
     "ViT": _VIT,
+    "Beit": {**_VIT, "resample": 3},
     "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Bit": _BIT,
     "CLIP": _BIT,
     "Siglip": {**_VIT, "resample": 3, "do_convert_rgb": True},
+    "DINOv3ViT": {**_VIT, "image_mean": list(IMAGENET[0]), "image_std": list(IMAGENET[1])},
 }
 """Image processor of transformers -> the values of keys that its file does not have."""
-_OF_MODELS = {"vit": "ViT", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip"}
+_OF_MODELS = {
+    "vit": "ViT",
+    "deit": "DeiT",
+    "beit": "Beit",
+    "dinov3_vit": "DINOv3ViT",
+    "dinov2": "Bit",
+    "clip": "CLIP",
+    "siglip": "Siglip",
+}
 """Type of a model -> the processor of a file that names none."""
 CONVERSION = "headway_conversion"
 """Key with `ImageReader.conversion`, for Headway; transformers ignores it."""

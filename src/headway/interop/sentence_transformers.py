@@ -6,10 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
-from headway.blocks import Pooling
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors, write_tensors
+from headway.blocks import Dense, Pooling
 from headway.interop.hf_config import LARGEST, HFConfig, Ignored
 from headway.interop.ignored_keys import COSINE, POOLING, PROMPTS, SENTENCE_LENGTH
 from headway.interop.named_tokens import CONFIG_FILE, read_json_object
@@ -29,6 +35,9 @@ FIRST = "0_Transformer"
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first"}
 LENGTH = "max_seq_length"
 SHORTEST = 3  # tokens, of which two are special tokens
+DENSE_FILE = "model.safetensors"  # in the folder of a layer after pooling
+_TANH = "torch.nn.modules.activation.Tanh"
+_FUNCTIONS: Mapping[str, str] = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "none"}
 _MODE = "pooling_mode_"
 PROMPTS_FILE = "config_sentence_transformers.json"
 _MODES = {"mean_tokens": "mean", "cls_token": "cls"}
@@ -77,13 +86,14 @@ class SentenceFolder:
 
     encoder: the folder of the Transformer. pooling: reduces its vectors to one per text. length:
     maximum number of tokens of a text, special tokens included; None if not specified. texts: how a
-    text is changed before it is encoded, and its vector after.
+    text is changed before it is encoded, and its vector after. dense: layers after pooling.
     """
 
     encoder: Path
     pooling: Pooling = "mean"
     length: int | None = None
     texts: EmbeddedTexts = AS_THEY_ARE
+    dense: tuple[Dense, ...] = ()
 
 
 def read_sentence_folder(folder: Path) -> SentenceFolder:
@@ -102,6 +112,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
         raise DataError("must be a list of modules (JSON objects)", str(path))
     encoder, pooling, pools_prompt = folder, POOLINGS["mean"], True
     poolings: list[HFConfig] = []
+    dense: list[Dense] = []
+    is_normalised = False
     for number, module in enumerate(modules):
         name = str(module.get("type"))
         # a class of the folder's own code may have the name of one of sentence-transformers
@@ -111,19 +123,23 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
         elif kind == "Pooling":
             poolings.append(HFConfig.load(_inside(folder, module, path) / "config.json"))
             pooling, pools_prompt = _pooling(poolings[-1])
-        elif kind != "Normalize":
+        elif kind == "Dense" and poolings and not is_normalised:
+            dense.append(_dense(_inside(folder, module, path)))
+        elif kind == "Normalize":
+            is_normalised = True
+        else:
             raise DataError(
                 f"module {number} is {kind!r}, which is not supported at this position",
                 str(path),
-                "supported are Transformer (first), Pooling and Normalize; remove the file to "
-                "use the encoder alone",
+                "supported are Transformer (first), Pooling, Dense and Normalize in this order; "
+                "remove the file to use the encoder alone",
             )
     for config in poolings:
         modes = {key: Ignored("it is one of the modes") for key in config.values if _MODE in key}
         config.check_all_read({**POOLING, **modes})
     length, lowers = _length(encoder)
     texts = replace(_prompts(folder / PROMPTS_FILE), lowers=lowers, pools_prompt=pools_prompt)
-    return SentenceFolder(encoder, pooling, length, texts)
+    return SentenceFolder(encoder, pooling, length, texts, tuple(dense))
 
 
 def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None:
@@ -132,8 +148,8 @@ def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None
 
     width: dimension of the vectors. how: pooling and maximum length (its `encoder` is not used).
     """
-    names = ("", "1_Pooling", "2_Normalize")
-    kinds = ("Transformer", "Pooling", "Normalize")
+    kinds = ("Transformer", "Pooling", *("Dense" for _ in how.dense), "Normalize")
+    names = ("", *(f"{number}_{kind}" for number, kind in enumerate(kinds[1:], start=1)))
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(zip(names, kinds, strict=True))
@@ -144,6 +160,8 @@ def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None
     pooling["include_prompt"] = how.texts.pools_prompt
     (folder / names[1]).mkdir()
     write_file(folder / names[1] / "config.json", json_bytes(pooling))
+    for number, layer in enumerate(how.dense, start=2):
+        _write_dense(layer, folder / names[number])
     write_file(
         folder / LENGTH_FILE, json_bytes({LENGTH: how.length, "do_lower_case": how.texts.lowers})
     )
@@ -155,6 +173,62 @@ def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None
     }
     write_file(folder / PROMPTS_FILE, json_bytes(prompts))
     write_file(folder / FILE, json_bytes(modules))
+
+
+def _dense(folder: Path) -> Dense:
+    """Read a layer after pooling. Raises DataError for tensors that do not fit its config.json."""
+    config = HFConfig.load(folder / "config.json")
+    for key in ("module_input_name", "module_output_name"):
+        config.must_be(key, "sentence_embedding")
+    path = folder / DENSE_FILE
+    if not path.is_file():
+        raise DataError(f"the file {DENSE_FILE} is missing", str(folder), "save it as safetensors")
+    activation = config.choice("activation_function", _FUNCTIONS, _TANH)
+    layer = dense_of(read_tensors(path), "linear.", activation, str(path))
+    config.must_be("in_features", layer.project.in_features)
+    config.must_be("out_features", layer.project.out_features)
+    config.must_be("bias", layer.project.bias is not None)
+    config.check_all_read({})
+    return layer
+
+
+def dense_of(tensors: Mapping[str, Tensor], prefix: str, activation: str, where: str) -> Dense:
+    """Return the layer after pooling whose tensors have names with a prefix.
+
+    activation: "tanh" or "none". where: the file, for errors. Raises DataError for tensors that are
+    no matrix and bias.
+    """
+    weight, bias = tensors.get(f"{prefix}weight"), tensors.get(f"{prefix}bias")
+    rows = None if weight is None or weight.dim() != 2 else weight.shape[:1]
+    if weight is None or rows is None or (bias is not None and bias.shape != rows):
+        raise DataError(
+            f"{prefix}weight must be a matrix, and {prefix}bias, if there is one, must have one "
+            "number for each of its rows",
+            where,
+        )
+    kind: Literal["tanh", "none"] = "tanh" if activation == "tanh" else "none"
+    with torch.device("meta"):
+        layer = Dense(weight.shape[1], weight.shape[0], kind, bias is not None)
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None:
+            layer.project.register_parameter(name, nn.Parameter(tensor.float(), False))
+    return layer
+
+
+def _write_dense(layer: Dense, folder: Path) -> None:
+    """Write a layer after pooling as sentence-transformers reads it."""
+    project = layer.project
+    names = {ours: theirs for theirs, ours in _FUNCTIONS.items()}
+    config: dict[str, object] = {
+        "in_features": project.in_features,
+        "out_features": project.out_features,
+        "bias": project.bias is not None,
+        "activation_function": names[layer.activation],
+    }
+    folder.mkdir()
+    write_file(folder / "config.json", json_bytes(config))
+    tensors = {f"linear.{name}": value.detach() for name, value in project.named_parameters()}
+    write_tensors(folder / DENSE_FILE, tensors)
 
 
 def _inside(folder: Path, module: dict[str, object], path: Path) -> Path:

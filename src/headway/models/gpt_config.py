@@ -59,7 +59,7 @@ _GPT3: dict[str, Value] = {"vocabulary": 50_257, "max_length": 2048}
 
 
 def _modern(
-    layers: int, width: int, heads: int, kv_heads: int, ffn_dim: int, **changes: Value
+    layers: int, width: int, heads: int, kv_heads: int, ffn_dim: int, /, **changes: Value
 ) -> dict[str, Value]:
     """Return a size with RMSNorm, SwiGLU, rotary positions, grouped queries and QK-norm."""
     return {
@@ -83,6 +83,15 @@ def _experts(ffn_dim: int) -> dict[str, Value]:
     return {"experts.total": 8, "experts.chosen": 2, "experts.ffn_dim": ffn_dim}
 
 
+_GEMMA3: dict[str, Value] = {
+    "norm": "sandwich",
+    "norm_kind": "rms-offset",
+    "activation": "geglu",
+    "rotary_base": 1e6,
+    "local_rotary_base": 10_000.0,
+    "layers": "lllllg",
+    "window": 64,
+}
 _OPTIONS = (
     "qk_norm_over",
     "attention_bias",
@@ -120,6 +129,7 @@ class GPTConfig:
     is dense. tiny, char, mini: for a CPU. modern-*: RMSNorm, SwiGLU, rotary positions, QK-norm and
     grouped-query attention; modern-0.6b has the architecture of Qwen3-0.6B. *-moe: 8 experts of
     half the width, of which two read a token, so that a token costs as much as without experts.
+    llama-mini, gemma-mini: modern-mini with the blocks of Llama 3 and of Gemma 3.
     """
 
     model_dim: int = count(64, "model width: size of the vectors between layers", WIDTH)
@@ -220,6 +230,8 @@ class GPTConfig:
         "modern-char": _modern(4, 128, 4, 2, 352, max_length=64),
         "modern-micro": _modern(4, 256, 4, 2, 688),
         "modern-mini": _modern(6, 384, 6, 2, 1024),
+        "llama-mini": _modern(6, 384, 6, 2, 1024, qk_norm=False),
+        "gemma-mini": _modern(6, 384, 6, 2, 1024, **_GEMMA3, embedding_scale=384**0.5),
         "modern-char-moe": _modern(4, 128, 4, 2, 352, max_length=64, **_experts(176)),
         "modern-mini-moe": _modern(6, 384, 6, 2, 1024, **_experts(512)),
         "modern-small": _modern(12, 768, 12, 4, 2048, vocabulary=50_257, max_length=1024),

@@ -1,7 +1,8 @@
 """Vision Transformer: h = encoder([c; E patch_1; ...; E patch_P] + positions).
 
 An image is cut into patches, which are encoded like the words of a text. The class token c, [CLS],
-attends to all patches; its output is the vector of the image. DINO and DINOv2 use this encoder too.
+attends to all patches; its output is the vector of the image. DINO to DINOv3, DeiT and BEiT use
+this encoder too.
 
 >>> import torch
 >>> from headway.models import ViT, ViTConfig
@@ -27,7 +28,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from headway.attention import Mask, MultiHeadAttention
+from headway.attention import Mask, MultiHeadAttention, RelativeGrid, RotaryGrid
 from headway.base.settings import HEADS, LAYERS, PIXELS, WIDTH, count, fraction, setting
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks import (
@@ -96,18 +97,27 @@ class ViTConfig:
     activation: Literal["relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "swiglu"] = setting(
         "gelu", "activation function of the feed-forward layers; swiglu adds a gate"
     )
-    positions: Literal["learned", "sinusoidal", "none"] = setting(
-        "learned", "position encoding of patches: learned vectors, or sines of row and column"
+    positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = setting(
+        "learned",
+        "position encoding of patches: learned vectors, sines of row and column, learned biases of "
+        "the scores by distance in rows and columns, or rotary positions of row and column",
     )
     attention: Literal["scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu"] = (
         setting("scaled-dot", "attention score of all layers")
     )
     class_token: bool = setting(True, "class token [CLS], whose output represents the image")
+    distillation_token: bool = setting(
+        False, "distillation token after [CLS], whose output predicts what a teacher predicts"
+    )
     registers: int = count(
         0, "number of register tokens, whose outputs are not used", PIXELS, least=0
     )
     mask_token: bool = setting(False, "mask token, which replaces masked patches")
     patch_bias: bool = setting(True, "bias of the projection of patches")
+    key_bias: bool = setting(True, "bias of the projections of keys")
+    final_norm: Literal["tokens", "mean"] = setting(
+        "tokens", "norm after the last block: of each token, or of the mean of the patches"
+    )
     embedding_norm: bool = setting(False, "layer norm between the embedding and the first block")
     layer_scale: float | None = setting(
         None, "LayerScale: initial gain after each sublayer; if unset, no gains", gt=0
@@ -151,6 +161,11 @@ class ViTConfig:
         (y, x), (height, width) = self.image, self.patch
         return y // height, x // width
 
+    @property
+    def num_prefix_tokens(self) -> int:
+        """The number of tokens before the patches: class and distillation token, registers."""
+        return self.class_token + self.distillation_token + self.registers
+
     def __post_init__(self) -> None:
         model_dim, num_heads = self.model_dim, self.num_heads
         if model_dim % num_heads:
@@ -162,6 +177,19 @@ class ViTConfig:
             )
         if self.positions == "sinusoidal" and model_dim % 4:
             raise ValueError(f"{model_dim=} must be a multiple of 4 for positions=sinusoidal")
+        if self.distillation_token and not self.class_token:
+            raise ValueError("distillation_token=true needs [CLS]: set class_token=true")
+        if self.positions == "relative" and (
+            not self.class_token or self.distillation_token or self.registers
+        ):
+            raise ValueError(
+                "positions=relative needs [CLS] and no other tokens before the patches: set "
+                "class_token=true, distillation_token=false and registers=0"
+            )
+        if self.positions == "rotary" and model_dim // num_heads % 4:
+            raise ValueError(
+                f"{model_dim=} / {num_heads=} must be a multiple of 4 for positions=rotary"
+            )
         if self.pooler != "none" and not self.class_token:
             raise ValueError("the pooler needs [CLS]: set class_token=true or pooler=none")
 
@@ -170,15 +198,23 @@ class ViT(nn.Module):
     """Image embedding, pre-norm encoder, and a pooler on [CLS] if `config` has one.
 
     Dosovitskiy et al. 2021, equations 1 to 4; Caron et al. 2021 (DINO); Oquab et al. 2023 (DINOv2,
-    with LayerScale).
+    with LayerScale); Touvron et al. 2021 (DeiT, with a distillation token); Bao et al. 2022 (BEiT,
+    with relative positions and a norm of the mean); Siméoni et al. 2025 (DINOv3, with rotary
+    positions).
     """
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = _embedding(config)
-        blocks = [_block(config) for _ in range(config.num_layers)]
-        self.encoder = Encoder(blocks, LayerNorm(config.model_dim, config.norm_eps))
+        rotary = None
+        if config.positions == "rotary":
+            width = config.model_dim // config.num_heads
+            rotary = RotaryGrid(*config.grid, config.num_prefix_tokens, width)
+        blocks = [_block(config, rotary) for _ in range(config.num_layers)]
+        norm, of_mean = LayerNorm(config.model_dim, config.norm_eps), config.final_norm == "mean"
+        self.encoder = Encoder(blocks, nn.Identity() if of_mean else norm)
+        self.mean_norm = norm if of_mean else nn.Identity()
         self.pooler = Pooler(config.model_dim, torch.tanh) if config.pooler == "tanh" else None
         if not self.embedding.patches.project.weight.is_meta:
             self.init_weights()
@@ -211,6 +247,11 @@ class ViT(nn.Module):
         if not self.config.class_token:
             raise ValueError("this model has no class token: use the mean of its patches")
         return hidden[:, 0]
+
+    def mean_vector(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        """Return the mean of the vectors of the patches, normalised if `final_norm` is its norm."""
+        mean: Tensor = self.mean_norm(self.patch_vectors(hidden).mean(1))
+        return mean
 
     def pool(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
         """Return one vector for each image, from [CLS]. ValueError for a model without a pooler."""
@@ -261,6 +302,7 @@ def _embedding(config: ViTConfig) -> ImageEmbedding:
         Patches(config.channels, *config.patch, width, config.patch_bias),
         positions,
         class_token=config.class_token,
+        distillation_token=config.distillation_token,
         registers=config.registers,
         mask_token=config.mask_token,
         norm=LayerNorm(width, config.norm_eps) if config.embedding_norm else None,
@@ -275,7 +317,7 @@ def vit_feedforward(config: ViTConfig) -> nn.Module:
     return FeedForward(config.model_dim, config.ffn_dim, ACTIVATIONS[config.activation])
 
 
-def _block(config: ViTConfig) -> EncoderBlock:
+def _block(config: ViTConfig, rotary: RotaryGrid | None) -> EncoderBlock:
     width, heads = config.model_dim, config.num_heads
     kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, None)
 
@@ -285,5 +327,9 @@ def _block(config: ViTConfig) -> EncoderBlock:
             return PreNorm(norm, config.dropout)
         return ScaledPreNorm(norm, width, config.layer_scale, config.dropout)
 
-    attention = MultiHeadAttention(width, heads, kernel=kernel)
+    relative = config.positions == "relative"
+    positions = RelativeGrid(*config.grid, heads) if relative else rotary
+    attention = MultiHeadAttention(width, heads, kernel=kernel, positions=positions)
+    if not config.key_bias:
+        attention.key = nn.Linear(width, width, bias=False)
     return EncoderBlock(attention, vit_feedforward(config), residual)

@@ -6,9 +6,13 @@ from pathlib import Path
 
 from headway.base.errors import HeadwayError
 from headway.base.metrics_file import read_log
+from headway.bundle import Bundle, TextBundle
+from headway.data.text_corpus import TextCorpus
 from headway.runs.attention_over_time import read_film
+from headway.tasks.text_data import held_out_folder
 
 MOST = 5
+PASSAGES, LONGEST = 48, 128  # held-out passages, and tokens of a passage
 
 
 def held_out_inputs(run: Path) -> list[str]:
@@ -22,6 +26,26 @@ def held_out_inputs(run: Path) -> list[str]:
         return _of_samples(run) or _of_film(run)
     except (HeadwayError, OSError):
         return []  # an unfinished or damaged run: the page starts without examples
+
+
+def held_out_passages(run: Path, bundle: Bundle) -> list[str]:
+    """Return passages that are spread over the held-out text of a language model's run.
+
+    Empty for a model that was trained elsewhere, and for a run of another kind.
+    """
+    if not isinstance(bundle, TextBundle):
+        return []
+    try:
+        corpus = TextCorpus.open(held_out_folder(run), bundle.tokenizer)
+    except HeadwayError:
+        return []
+    length = min(LONGEST, bundle.config.max_length - 1)  # <bos> precedes a passage
+    count = min(PASSAGES, max(1, len(corpus) // length))
+    starts = [number * len(corpus) // count for number in range(count)]
+    texts = (
+        bundle.tokenizer.decode(corpus.ids[start : start + length].tolist()) for start in starts
+    )
+    return [text for text in texts if text]
 
 
 def _of_samples(run: Path) -> list[str]:

@@ -10,6 +10,7 @@ from headway.base.errors import UsageError
 from headway.bundle import WRITTEN, Bundle
 from headway.inspection.ablation import Head, without_heads
 from headway.inspection.document import Document, Frame
+from headway.inspection.experts import held_out_reads, with_held_out
 from headway.inspection.walk import walk
 from headway.inspection.watch import OF_A_PAGE, watch
 from headway.serving.inspection_request import InspectionRequest
@@ -22,11 +23,19 @@ class BundleViewer:
     """A `Viewer` of one bundle.
 
     name: its name in the page. examples: texts that the page offers as inputs; the first of them is
-    shown first.
+    shown first. passages: held-out texts from which the page shows what experts read most.
     """
 
-    def __init__(self, bundle: Bundle, name: str, examples: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        name: str,
+        examples: Sequence[str] = (),
+        *,
+        passages: Sequence[str] = (),
+    ) -> None:
         self.bundle, self.name, self.examples = bundle, name, examples
+        self._reads = held_out_reads(bundle, passages)
         self._image: bytes | str | None = None
 
     def open(self, path: str) -> Document:
@@ -85,6 +94,7 @@ class BundleViewer:
     def _frame(self, request: InspectionRequest, label: str) -> Frame:
         arguments = self._arguments(request)
         frame = watch(self.bundle, **arguments, vectors=True, label=label, analyses=OF_A_PAGE)
+        frame = with_held_out(frame, self._reads)
         return replace(frame, model={**frame.model, "input": request.text or ""})
 
     def _arguments(self, request: InspectionRequest) -> dict[str, Any]:

@@ -77,9 +77,11 @@ class ImageEncoderSettings(ViTConfig):
         "number of channels: 1 (greyscale) or 3 (RGB); if unset, as many as the images have",
         PIXELS,
     )
-    positions: Literal["learned", "sinusoidal", "none"] = setting(
+    positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = setting(
         "sinusoidal",
-        "position encoding of the patches: learned embeddings, or sinusoids of row and column",
+        "position encoding of the patches: learned embeddings, sinusoids of row and column, "
+        "learned biases of the scores by distance in rows and columns, or rotary positions of row "
+        "and column",
     )
 
     def __post_init__(self) -> None:

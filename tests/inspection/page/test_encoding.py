@@ -60,7 +60,7 @@ def test_the_header_is_plain_json_with_the_documented_keys():
     frame = header["frames"][0]
     keys = (
         "label model answer sides maps opening predictions predictions_side lens attributions beam "
-        "effects updates"
+        "effects updates mixtures"
     )
     assert set(frame) == set(keys.split())
     keys = "tokens words image size grid reach num_prefix_tokens generated"

@@ -30,6 +30,24 @@ def test_the_lens_shows_the_alternatives_of_a_cell(opened):
     expect(page.locator(".detail li")).to_have_count(5)
 
 
+def test_the_experts_of_a_layer_show_their_tokens_what_they_read_and_what_changes(opened):
+    page = opened("all", "view=experts")
+    mixture = encoder_frame().mixtures[1]
+    page.locator(".tools label", has_text="Layer").locator("select").select_option("1")
+    numbers = page.locator(".routed sub").all_inner_texts()
+    assert numbers == [str(chosen[0] + 1) for chosen in mixture.chosen]
+    page.get_by_role("button", name="Expert 3").click()
+    expect(page.locator(".routed .read")).to_have_count(sum(2 in one for one in mixture.chosen))
+    row = page.locator("table.experts tbody tr").nth(2)
+    expect(row).to_contain_text("30\u00a0%")
+    expect(row).to_contain_text("ships  fog")
+    expect(row).to_contain_text("1 of 2")
+    detail = page.locator(".detail")
+    expect(detail.locator("h3")).to_have_text("Expert 3 of layer 4")
+    expect(detail).to_contain_text("falls by 0.5. Other predictions:")
+    expect(detail.locator(".falls li")).to_have_text("at position 9, “⁨ships⁩”: ships → boats")
+
+
 def test_the_search_tree_shows_a_path_as_text(opened):
     page = opened("all", "view=beams&frame=3")
     tip = page.locator(".body .tip")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from headway.inspection.document import Document, HeadEffect, Prediction
+from headway.inspection.document import AblationEffect, Document, Prediction
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, image_frame, translator_frame
 from tests.fixtures.page_views import eventually, settle
@@ -18,8 +18,8 @@ def with_effects():
         Prediction(position=at, tokens=[word, "un"], probabilities=[0.9, 0.05])
         for at, word in enumerate(TARGET)
     ]
-    same = HeadEffect(probabilities=[0.9] * len(TARGET), changed={})
-    broken = HeadEffect(probabilities=[0.9, 0.9, 0.2, *[0.9] * 6], changed={2: "voit"})
+    same = AblationEffect(probabilities=[0.9] * len(TARGET), changed={})
+    broken = AblationEffect(probabilities=[0.9, 0.9, 0.2, *[0.9] * 6], changed={2: "voit"})
     effects = {"cross": [[same] * 4, [same] * 4, [same, broken, same, same]]}
     updates = {
         "encoder": [{"attention": [0.5] * 8, "feedforward": [0.2] * 8}] * 3,

@@ -58,7 +58,7 @@ def test_a_view_opens_from_its_address_and_shows_something(opened, view):
     caution = page.locator(".caution")
     expect(caution).to_be_visible(visible=view in (*OF_WEIGHTS, "model"))
     body = page.locator(".body")
-    if view in {"text", "predictions", "lens", "what-if", "walk"}:
+    if view in {"text", "experts", "predictions", "lens", "what-if", "walk"}:
         expect(
             body.locator(".token, .bars li, .lens button, .heads td, .numbers td").first
         ).to_be_visible()

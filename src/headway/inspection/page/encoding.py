@@ -151,6 +151,7 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, object]:
             for part, layers in frame.effects.items()
         },
         "updates": _plain(frame.updates, 2),
+        "mixtures": [_plain(asdict(mixture), 3) for mixture in frame.mixtures],
     }
 
 

@@ -128,13 +128,18 @@ class ImageClassifierBundle(ImageEncoding):
 
     def _prediction(self, image: AnyImage) -> tuple[str, Readout]:
         (classified,) = self.classify([image])
-        vector = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
+        logits = {
+            "first": "x_[CLS] W_c + b_c",
+            "mean": "mean_p x_p W_c + b_c",
+            "both": "[x_[CLS], mean_p x_p] W_c + b_c",
+            "distilled": "(x_[CLS] W_c + b_c + x_[DIST] W_d + b_d) / 2",
+        }
         readout = Readout(
             side="image",
             positions=[0],
             logits=lambda output: output,
             names=class_names(self.labels),
-            equation=f"z = {vector[self.config.pooling]} W_c + b_c",
+            equation=f"z = {logits[self.config.pooling]}",
             function=ViTClassifier.classify,
         )
         return classified.label, readout

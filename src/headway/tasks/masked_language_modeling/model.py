@@ -72,10 +72,14 @@ def from_hugging_face(model: Bert, folder: Path, model_type: str) -> EncoderBund
     """
     settings = interop.read_sentence_folder(folder)
     tokenizer = interop.read_encoder_tokenizer(folder, model_type)
-    return EncoderBundle(model, tokenizer, settings.pooling, settings.length, settings.texts)
+    return EncoderBundle(
+        model, tokenizer, settings.pooling, settings.length, settings.texts, settings.dense
+    )
 
 
 def to_hugging_face(bundle: EncoderBundle, folder: Path, family: str | None) -> Exported:
     """Write a Hugging Face folder with the encoder, its tokenizer and its pooling."""
-    sentences = interop.SentenceFolder(folder, bundle.pooling, bundle.length, bundle.texts)
+    sentences = interop.SentenceFolder(
+        folder, bundle.pooling, bundle.length, bundle.texts, bundle.dense
+    )
     return interop.export(bundle.model, bundle.tokenizer, folder, family, sentences=sentences)

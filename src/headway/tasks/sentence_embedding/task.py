@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.base.devices import Machine
-from headway.base.errors import DataError
+from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
@@ -70,6 +70,11 @@ def embedding_job(
     is_new: whether the run has just been started, not resumed; the pre-trained encoder is then
     evaluated before training.
     """
+    if start.dense:
+        raise UsageError(
+            "the model has dense layers after pooling, which this training does not have",
+            hint="train its encoder alone: copy the folder without modules.json, name the copy",
+        )
     train, training, pad = prepared.train, config.training, start.tokenizer.special_tokens.pad
     batches = batches_of(train, training, pad, machine)
     objective: CosineObjective | ContrastiveObjective = CosineObjective(start.pooling)

@@ -4,6 +4,7 @@
 import {alignment} from "./view-align.js";
 import {beams} from "./view-beams.js";
 import {compare} from "./view-compare.js";
+import {experts} from "./view-experts.js";
 import {grid} from "./view-grid.js";
 import {predictions} from "./view-predictions.js";
 import {head} from "./view-head.js";
@@ -19,5 +20,5 @@ import {walk} from "./view-walk.js";
 import {whatIf} from "./view-what-if.js";
 
 export const views = [
-  report, model, alignment, image, text, grid, matrix, lines, head, predictions, lens, whatIf, beams, overTime, compare, walk,
+  report, model, alignment, image, text, grid, matrix, lines, head, experts, predictions, lens, whatIf, beams, overTime, compare, walk,
 ];
