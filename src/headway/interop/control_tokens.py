@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TypeVar, cast
 
 from headway.base.errors import UsageError
@@ -42,7 +43,7 @@ class ControlTokens:
     def __init__(self, special_texts: Sequence[str], strings: Sequence[str]) -> None:
         used = {ord(character) for text in strings for character in set(text)}
         used |= {int(code, 16) for text in strings for code in _ESCAPE.findall(text)}
-        free = [chr(code) for code in PRIVATE_USE if code not in used]
+        free = [*islice((chr(code) for code in PRIVATE_USE if code not in used), 5)]
         if len(free) < 5:
             raise UsageError("the messages use all characters of Unicode's private use area")
         self._start, self._end, self.end_mark = free[:3]
