@@ -43,6 +43,12 @@ from headway.interop.sentence_transformers import (
     read_embedded_texts,
     read_sentence_folder,
 )
+from headway.interop.speech_folders import (
+    SpeechTokens,
+    check_speech_processor,
+    export_transcriber,
+    read_speech_tokens,
+)
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
@@ -59,12 +65,15 @@ __all__ = [
     "Kind",
     "Model",
     "SentenceFolder",
+    "SpeechTokens",
     "build",
+    "check_speech_processor",
     "export",
     "export_captioner",
     "export_gguf",
     "export_images",
     "export_language_model",
+    "export_transcriber",
     "export_translator",
     "export_translator_to_hf",
     "find_adapter",
@@ -85,6 +94,7 @@ __all__ = [
     "read_paired_texts",
     "read_saved_settings",
     "read_sentence_folder",
+    "read_speech_tokens",
     "read_tokenizer",
     "read_translator_tokenizers",
     "write",

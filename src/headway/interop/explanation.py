@@ -11,12 +11,14 @@ from typing import TypeVar
 
 from headway.base.errors import HeadwayError, HeadwayWarning
 from headway.base.files import read_bytes
+from headway.data.speech import FRAMES_PER_SECOND
 from headway.interop.chat_templates import read_chat_template
 from headway.interop.folder_settings import read_folder_settings
 from headway.interop.hf_folders import on_meta, read_config
 from headway.interop.language_model_tokenizers import read_tokenizer
-from headway.models import GPTConfig, parameter_count
-from headway.text import MissingTokenizer
+from headway.interop.speech_folders import check_speech_processor, read_speech_tokens
+from headway.models import GPTConfig, TranscriberConfig, parameter_count
+from headway.text import MissingTokenizer, PretrainedTokenizer
 
 T = TypeVar("T")
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.125}
@@ -29,7 +31,8 @@ _LICENCE = re.compile(r"^license:\s*(\S.*?)\s*$", re.MULTILINE)
 class Explanation:
     """What a folder holds.
 
-    settings: our configuration, in which it differs from GPT-2 and Llama for a language model.
+    settings: our configuration, in which it differs from GPT-2 and Llama for a language model; the
+    spectrogram and the languages of a transcriber.
     memory: bytes of the weights by dtype. licence: as the model card names it. problems: what
     cannot be used, and why; usable: whether `headway.load` can load the model, if its weights are
     those that config.json requires.
@@ -68,20 +71,44 @@ def explain(folder: Path) -> Explanation:
     if isinstance(config, GPTConfig):
         found.settings = config.options
         _explain_text(found, folder)
+    elif isinstance(config, TranscriberConfig):
+        _explain_speech(found, folder, config)
     return found
 
 
 def _explain_text(found: Explanation, folder: Path) -> None:
     """Add what only language models have."""
+    _explain_tokenizer(found, folder)
+    _tried(found, lambda: read_folder_settings(folder, "language model"))
+    template = _tried(found, lambda: read_chat_template(folder))
+    found.template = None if template is None else "chat template"
+
+
+def _explain_speech(found: Explanation, folder: Path, config: TranscriberConfig) -> None:
+    """Add what only transcribers have."""
+    seconds = 2 * config.source_positions / FRAMES_PER_SECOND
+    found.settings = [f"{config.mels} mel bands", f"windows of {seconds:g} seconds"]
+    tokenizer = _explain_tokenizer(found, folder)
+    _tried(found, lambda: check_speech_processor(folder, config))
+    _tried(found, lambda: read_folder_settings(folder, "transcriber"))
+    if tokenizer is None:
+        return
+    tokens = _tried(found, lambda: read_speech_tokens(folder, tokenizer, config))
+    if tokens is not None:
+        languages = f"{len(tokens.languages)} languages" if tokens.languages else "one language"
+        found.settings += [languages] if tokens.translate is None else [languages, "translation"]
+
+
+def _explain_tokenizer(
+    found: Explanation, folder: Path
+) -> PretrainedTokenizer | MissingTokenizer | None:
     tokenizer = _tried(found, lambda: read_tokenizer(folder))
     if isinstance(tokenizer, MissingTokenizer):
         found.problems.append(str(tokenizer.missing))
     elif tokenizer is not None:
         found.tokenizer = f"{tokenizer.size:,} tokens"
         found.ends = [*tokenizer.ends]
-    _tried(found, lambda: read_folder_settings(folder, "language model"))
-    template = _tried(found, lambda: read_chat_template(folder))
-    found.template = None if template is None else "chat template"
+    return tokenizer
 
 
 def _tried(found: Explanation, read: Callable[[], T]) -> T | None:
