@@ -26,7 +26,7 @@ REASONS = {
     "empty": "it is empty",
     "not numbers": "must be from about -1 to 1, but one is nan",
     "far above 1": "must be from about -1 to 1, but one is 16,384",
-    "longer than four hours": "at most 14,400 are allowed",
+    "longer than two hours": "at most 7,200 are allowed",
     "channels": "1 to 64 channels",
     "rate": "1,000 to 768,000 Hz",
     "silent": "silent",

@@ -21,7 +21,7 @@ from headway.data.sound import BYTES_LIMIT, FLOOR, decoded_sound, resampled, tri
 RATE = 16_000  # sampling rate in Hz
 HOP, FFT = 160, 400  # samples between frames, and of a frame
 FRAMES_PER_SECOND = RATE // HOP
-LONGEST = 4 * 3600.0  # maximum length of a recording, in seconds
+LONGEST = 2 * 3600.0  # maximum length of a recording, in seconds
 _RANGE = 8.0  # log10 of the power between the loudest point and what is cut off
 _KNEE, _STEP = 1_000.0, 200 / 3  # Hz: up to where mels are linear, and of one mel there
 _GROWTH = math.log(6.4) / 27  # ln of the ratio of frequencies one mel apart, above the knee
@@ -69,7 +69,7 @@ def speech_spectrogram(samples: Float[Tensor, " T"], mels: int) -> Float[Tensor,
 def read_recording(path: Path) -> Float[Tensor, " T"]:
     """Read a WAV file: its samples at 16,000 Hz, the mean of all channels.
 
-    Raises DataError for a file that is no WAV file, is damaged, longer than four hours or silent.
+    Raises DataError for a file that is no WAV file, is damaged, longer than two hours or silent.
     """
     where = str(path)
     sound = decoded_sound(read_bytes(path, BYTES_LIMIT), where, LONGEST)

@@ -14,7 +14,7 @@ from headway.tasks.transcription.timestamps import Segment
 class RecordingInput:
     """One input of a transcriber."""
 
-    sound: Path = required("recordings of speech (.wav), of at most four hours")
+    sound: Path = required("recordings of speech (.wav), of at most two hours")
 
 
 @dataclass(frozen=True, kw_only=True)
