@@ -29,6 +29,7 @@ from tests.fixtures.bundles import (
 )
 from tests.fixtures.command_line import headway
 from tests.fixtures.images import pixels_of
+from tests.fixtures.small_whisper import noise, transcriber, write_wav
 from tests.fixtures.word_vectors import word_vector_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
@@ -43,6 +44,7 @@ BUNDLES: dict[str, Any] = {
     "answerer": answerer,
     "captioner": captioner,
     "words": words,
+    "transcriber": transcriber,
 }
 QUESTION = ("answerer", "Who waves?", "--context", "The old baker waves to a fox.")
 CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -57,6 +59,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("chat",): ("gpt", "--max-tokens", "3"),
     ("classify",): ("classifier", "The old baker."),
     ("caption",): ("captioner", "image.png"),
+    ("transcribe",): ("transcriber", "talk.wav"),
     ("fill",): ("encoder", "The old [MASK] waves."),
     ("embed",): ("encoder", "The old baker."),
     ("serve",): ("gpt", "--name", "a", "--name", "b"),  # ends before it listens
@@ -107,6 +110,7 @@ def working_folder(tmp_path_factory) -> Path:
         make().save(folder / name)
     (folder / "pairs.tsv").write_text("en\tde\ntwo dogs\tzwei hunde\nbread\tbrot\n")
     Image.fromarray(pixels_of(6, 8)).save(folder / "image.png")
+    write_wav(folder / "talk.wav", noise(0.5))
     return folder
 
 

@@ -405,6 +405,18 @@ _CASES: dict[str, Case] = {
         ("caption", "{run}", "sounds/low/3.wav", "--json"),
         *CAPTIONER,
     ),
+    "speech": Case(
+        "speech",
+        (
+            *words("recordings.tsv --from whisper --data.sound image --data.text caption"),
+            *words("--data.language en --data.held-out 0.4 --training.batch-size 6"),
+            *words("--evaluation.recordings 4 --evaluation.sample 1"),
+            *QUICK,
+            *LOOP,
+        ),
+        ("--recordings", "4"),
+        words("transcribe {run} sounds/low/3.wav --language en --json"),
+    ),
     "caption-learned": Case(
         "caption",
         ("captions.tsv", *QUICK, *LEARNED, *CAPTIONER, "--training.average", "0"),

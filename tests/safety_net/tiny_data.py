@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.fixtures.command_line import sentences as sentence_pairs
 from tests.fixtures.command_line import write_corpus
+from tests.fixtures.small_whisper import write_folder
 from tests.fixtures.tiny_encoder import sentences, write_conll, write_squad
 
 NAMES = ["fox", "baker", "owl", "crab", "child", "toad"]
@@ -56,6 +57,7 @@ def write_all(folder: Path) -> dict[str, str]:
     write_squad(folder / "questions.json")
     _write_images(folder)
     _write_sounds(folder)
+    write_folder(folder / "whisper")
     return digests(folder)
 
 

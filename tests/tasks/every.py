@@ -70,6 +70,7 @@ EVERY: dict[str, TaskCase] = {
             "--model.vit.positions learned --model.vit.model-dim 32 --model.vit.num-heads 4"
         ),
     ),
+    "transcription": TaskCase("speech", ("sounds/low/3.wav",)),
     "word_vectors": TaskCase("words", (), exports=False),
     "word_regression": TaskCase("rate", ("in the lake Zoë waits .",), exports=False),
 }

@@ -31,6 +31,7 @@ EVALUATED_AS_TRAINED = {
     "preference": ("--answers", "4", "--tokens", "8"),
     "reward": ("--prompts", "6", "--groups", "2"),
     "captioning": ("--split", "valid", "--beam", "1"),
+    "transcription": ("--recordings", "4"),
 }
 """Flags of `headway eval` that make it the evaluation of training."""
 

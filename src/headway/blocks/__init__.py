@@ -50,6 +50,7 @@ from headway.blocks.residual import (
     SandwichNorm,
     ScaledPreNorm,
 )
+from headway.blocks.sound_embedding import SoundEmbedding
 from headway.blocks.stack import Stack
 from headway.blocks.state import DecoderState, Memory
 
@@ -114,6 +115,7 @@ __all__ = [
     "SegmentEmbeddings",
     "SinusoidalGrid",
     "SinusoidalTable",
+    "SoundEmbedding",
     "Stack",
     "balance_loss",
     "init_recurrent",

@@ -28,8 +28,8 @@ class ForwardPass:
     layer. tokens: name of a side -> the texts of its tokens; the input side is the first, the
     generated side the last. ids: the token ids of the sides that are text. words: for these sides,
     the positions of the tokens of each word. axes: name of an attention map ("encoder", "decoder",
-    "cross") -> the sides of its queries and its keys. embeddings: side -> name of the module whose
-    output enters the first block.
+    "cross") -> the sides of its queries and its keys; other maps are not shown. embeddings: side ->
+    name of the module whose output enters the first block.
     """
 
     model: nn.Module

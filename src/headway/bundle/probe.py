@@ -12,7 +12,7 @@ from headway.bundle.forward_pass import ForwardPass
 from headway.data.image_reader import ImageReader
 from headway.data.images import Pixels, to_pixels
 from headway.decoding import Candidate
-from headway.models import GPT, Captioner, Translator, ViT
+from headway.models import GPT, Captioner, Transcriber, Translator, ViT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def class_names(labels: Sequence[str]) -> Callable[[Sequence[int]], list[str]]:
 
 
 def next_token_readout(
-    model: GPT | Translator | Captioner,
+    model: GPT | Translator | Captioner | Transcriber,
     side: str,
     positions: Sequence[int],
     size: int,

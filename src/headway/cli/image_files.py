@@ -12,10 +12,12 @@ from headway.data.formats.images import image_files
 from headway.data.images import is_image
 
 
-def image_paths(arguments: Sequence[str]) -> list[Path]:
-    """The paths of image files, and of all images in folders. UsageError without arguments."""
+def image_paths(arguments: Sequence[str], unit: str = "image") -> list[Path]:
+    """The paths of image or WAV files, and of all in folders. unit: the word for one of them, for
+    the UsageError without arguments."""
     if not arguments:
-        raise UsageError("the images are missing", hint="name image files, or folders of images")
+        hint = f"name {unit} files, or folders of {unit}s"
+        raise UsageError(f"the {unit}s are missing", hint=hint)
     return [path for argument in arguments for path in image_files(Path(argument))]
 
 

@@ -213,7 +213,7 @@ def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, AnyTask]) ->
         first = dataclasses.fields(predicting.prediction.input)[0]
         described = str(first.metadata["help"])
         where = (
-            "image files, or folders of images"
+            f"{entries[kind].unit} files, or folders of {entries[kind].unit}s"
             if _is_image(predicting)
             else f"if unset, standard input is read, one {entries[kind].unit} per line"
         )
@@ -349,7 +349,7 @@ def _inputs(
     first = dataclasses.fields(reading.input)[0].name
     values: Iterator[object]
     if _is_image(predicting):
-        values = iter(image_paths(arguments))
+        values = iter(image_paths(arguments, entry.unit))
     else:
         values = arguments_or_lines(arguments, entry.unit, partial(_hint_for_file, predicting))
     for value in values:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from headway.base.errors import DataError
 from headway.base.settings import LENGTH, setting
 from headway.base.shapes import Float, Tensor
-from headway.data.wav import read_wav
+from headway.data.wav import LONGEST, read_wav
 
 BYTES_LIMIT = 256 * 2**20
 FLOOR = 1e-10  # minimum power before its logarithm is taken
@@ -72,13 +72,13 @@ class SpectrogramConfig:
         return max(1, math.ceil((samples - self.window) / self.hop) + 1)
 
 
-def decoded_sound(data: bytes, where: str) -> Waveform:
+def decoded_sound(data: bytes, where: str, longest: float = LONGEST) -> Waveform:
     """Decode a WAV file (`wav.read_wav`), and average its channels.
 
-    where: name of the file for errors. Raises DataError as `read_wav`, and for a file without
-    samples.
+    where: name of the file for errors. longest: maximum length in seconds. Raises DataError as
+    `read_wav`, and for a file without samples.
     """
-    file = read_wav(data, where)
+    file = read_wav(data, where, longest)
     samples = file.samples(where).mean(1)
     if not len(samples):
         raise DataError("the sound has no samples", where, "record it again, or remove it")
@@ -131,16 +131,23 @@ def mel_filters(config: SpectrogramConfig) -> Float[Tensor, "Y F"]:
     """Return triangular filters over the F = fft / 2 + 1 frequencies, of equal width on the mel
     scale, each 1 at its peak.
 
-    Band i rises from edge i to edge i + 1 and falls to edge i + 2. The edges are evenly spaced, in
-    mels, from `lowest` to the highest frequency.
+    The edges of the `triangles` are evenly spaced, in mels, from `lowest` to the highest frequency.
     """
     ends = mel(torch.tensor([config.lowest, config.top], dtype=torch.float64))
     steps = torch.linspace(0, 1, config.mels + 2, dtype=torch.float64)
     edges = frequency(ends[0] + (ends[1] - ends[0]) * steps)
-    bins = torch.linspace(0, config.rate / 2, config.fft // 2 + 1, dtype=torch.float64)
+    return triangles(edges, config.rate, config.fft).float()
+
+
+def triangles(edges: Float[Tensor, " E"], rate: int, fft: int) -> Float[Tensor, "Y F"]:
+    """Return triangular filters over the F = fft / 2 + 1 frequencies, of height 1, in float64.
+
+    Filter i rises from edge i to edge i + 1 and falls to edge i + 2; edges are in Hz.
+    """
+    bins = torch.linspace(0, rate / 2, fft // 2 + 1, dtype=torch.float64)
     rise = (bins - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     fall = (edges[2:, None] - bins) / (edges[2:] - edges[1:-1])[:, None]
-    return torch.minimum(rise, fall).clamp_min(0.0).float()
+    return torch.minimum(rise, fall).clamp_min(0.0)
 
 
 def log_mel(sound: Waveform, config: SpectrogramConfig) -> Float[Tensor, "Y X"]:

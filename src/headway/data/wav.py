@@ -94,8 +94,8 @@ def is_wav(data: bytes) -> bool:
     return data[:4] in CONTAINERS and data[8:12] == b"WAVE"
 
 
-def read_wav(data: bytes, where: str) -> WavFile:
-    """Read the header of a WAV file. where: its name, for errors.
+def read_wav(data: bytes, where: str, longest: float = LONGEST) -> WavFile:
+    """Read the header of a WAV file. where: its name, for errors. longest: maximum seconds.
 
     If the program that wrote the file did not know its size, all bytes to its end are samples.
     Raises DataError for another kind of file or of samples, a truncated file, and a sound that is
@@ -120,9 +120,8 @@ def read_wav(data: bytes, where: str) -> WavFile:
                 size = size_of_data
             if _is_unknown(size, data, start):
                 size = len(data) - start
-            return _checked(
-                WavFile(*description, memoryview(data)[start : start + size]), size, where
-            )
+            file = WavFile(*description, memoryview(data)[start : start + size])
+            return _checked(file, size, where, longest)
         start = _next_chunk(data, start + size)
     missing = "description of its samples" if description is None else "samples"
     raise _damaged(f"it has no {missing}", where)
@@ -182,12 +181,12 @@ def _described(chunk: bytes, where: str) -> tuple[int, int, int, int]:
     return kind, channels, rate, width
 
 
-def _checked(file: WavFile, size: int, where: str) -> WavFile:
+def _checked(file: WavFile, size: int, where: str, longest: float) -> WavFile:
     """Return the file. size: number of bytes of its samples, by its header."""
     seconds = size // (file.channels * file.width) / file.rate
-    if seconds > LONGEST:
+    if seconds > longest:
         raise DataError(
-            f"the sound lasts {seconds:,.0f} seconds, but at most {LONGEST:.0f} are allowed",
+            f"the sound lasts {seconds:,.0f} seconds, but at most {longest:,.0f} are allowed",
             where,
             "split it into shorter files",
         )

@@ -129,7 +129,9 @@ def inspect_probe(
 ) -> Frame:
     """Return what `watch` returns, for an input that was probed before."""
     work = Work(_forward_passes(probe, analyses), report)
-    captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
+    captured = _captured(
+        probe, layers or _with_sides(probe), vectors or "value-weighted" in analyses
+    )
     maps = _maps(probe, captured)
     work.done()
     predictions = most_probable_predictions(probe.readout, captured.output, top)
@@ -160,6 +162,15 @@ def inspect_probe(
         if "gradient x input" in analyses
         else (),
     )
+
+
+def _with_sides(probe: Probe) -> Sequence[str]:
+    """Return the attention layers whose sides the probe names: those of a transcriber's encoder
+    have too many tokens. Empty if that is all."""
+    parts = layers_of(probe.reading.model)
+    if parts.keys() <= probe.reading.axes.keys():
+        return ()
+    return [name for part in probe.reading.axes for name in parts.get(part, ())]
 
 
 def _forward_passes(probe: Probe, analyses: Collection[str]) -> int:

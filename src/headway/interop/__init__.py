@@ -44,6 +44,12 @@ from headway.interop.sentence_transformers import (
     read_embedded_texts,
     read_sentence_folder,
 )
+from headway.interop.speech_folders import (
+    SpeechTokens,
+    check_speech_processor,
+    export_transcriber,
+    read_speech_tokens,
+)
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
@@ -60,13 +66,16 @@ __all__ = [
     "Kind",
     "Model",
     "SentenceFolder",
+    "SpeechTokens",
     "build",
     "dense_of",
+    "check_speech_processor",
     "export",
     "export_captioner",
     "export_gguf",
     "export_images",
     "export_language_model",
+    "export_transcriber",
     "export_translator",
     "export_translator_to_hf",
     "find_adapter",
@@ -87,6 +96,7 @@ __all__ = [
     "read_paired_texts",
     "read_saved_settings",
     "read_sentence_folder",
+    "read_speech_tokens",
     "read_tokenizer",
     "read_translator_tokenizers",
     "write",

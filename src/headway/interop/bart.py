@@ -28,14 +28,14 @@ from headway.models import TranslatorConfig
 _BIAS = "final_logits_bias"
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 _ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-_LAYER = {
+LAYER = {
     **{f"self_attn.{theirs}": f"attention.{ours}" for theirs, ours in _ATTENTION.items()},
     "self_attn_layer_norm": "around_attention.norm",
     "fc1": "feedforward.expand",
     "fc2": "feedforward.contract",
     "final_layer_norm": "around_feedforward.norm",
 }
-_CROSS = {
+CROSS = {
     **{f"encoder_attn.{theirs}": f"cross.{ours}" for theirs, ours in _ATTENTION.items()},
     "encoder_attn_layer_norm": "around_cross.norm",
 }
@@ -94,7 +94,7 @@ def _parts(config: TranslatorConfig) -> Iterator[Part]:
         if config.embedding_norm:
             yield from layers({f"{side}.layernorm_embedding": f"{embedding}.norm"})
         count = config.encoder_layers if side == "encoder" else config.decoder_layers
-        table = _LAYER if side == "encoder" else _LAYER | _CROSS
+        table = LAYER if side == "encoder" else LAYER | CROSS
         for number in range(count):
             yield from layers(table, f"{side}.layers.{number}.", f"{side}.blocks.{number}.")
         if config.norm == "pre":
@@ -110,7 +110,7 @@ def _sines(config: TranslatorConfig) -> dict[str, Tensor]:
     return {f"{side}.embed_positions.weight": vectors.clone() for side in ("encoder", "decoder")}
 
 
-def _same(key: str, ours: str, default: int) -> tuple[Key, Key]:
+def same(key: str, ours: str, default: int) -> tuple[Key, Key]:
     """A number that encoder and decoder have in common."""
     encoder = whole(f"encoder_{key}", ours, default)
 
@@ -133,8 +133,8 @@ def _fields(
             whole("d_model", "model_dim", 1024),
             whole("encoder_layers", "encoder_layers", 12),
             whole("decoder_layers", "decoder_layers", 12),
-            *_same("attention_heads", "num_heads", 16),
-            *_same("ffn_dim", "ffn_dim", 4096),
+            *same("attention_heads", "num_heads", 16),
+            *same("ffn_dim", "ffn_dim", 4096),
             choice("activation_function", "activation", ACTIVATIONS, activation),
             probability("dropout", "dropout", 0.1),
             written("activation_dropout", "dropout"),

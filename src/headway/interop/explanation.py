@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from headway.base.errors import HeadwayError, HeadwayWarning
 from headway.base.files import read_bytes
+from headway.data.speech import FRAMES_PER_SECOND
 from headway.interop.chat_templates import read_chat_template
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.folder_settings import read_folder_settings
@@ -24,6 +25,7 @@ from headway.interop.gguf_reader import (
 from headway.interop.hf_folders import on_meta, read_config
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.sentence_transformers import read_sentence_folder
+from headway.interop.speech_folders import check_speech_processor, read_speech_tokens
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 from headway.models import (
     BertClassifierConfig,
@@ -31,6 +33,7 @@ from headway.models import (
     BertQuestionAnsweringConfig,
     BertTaggerConfig,
     GPTConfig,
+    TranscriberConfig,
     TranslatorConfig,
     parameter_count,
 )
@@ -56,7 +59,8 @@ C = TypeVar("C", bound=_Counted)
 class Explanation:
     """What a folder holds.
 
-    settings: our configuration, in which it differs from GPT-2 and Llama for a language model.
+    settings: our configuration, in which it differs from GPT-2 and Llama for a language model; the
+    spectrogram and the languages of a transcriber.
     memory: bytes of the weights by dtype. licence: as the model card names it. problems: what
     cannot be used, and why; usable: whether `headway.load` can load the model, if its weights are
     those that config.json requires.
@@ -101,6 +105,8 @@ def explain(folder: Path) -> Explanation:
     if isinstance(config, GPTConfig):
         found.settings = config.options
         _explain_language_model(found, folder)
+    elif isinstance(config, TranscriberConfig):
+        _explain_speech(found, folder, config)
     elif isinstance(config, TranslatorConfig):
         _tried(found, lambda: read_folder_settings(folder, "translator"))
         vocabulary = config.target_vocabulary
@@ -121,6 +127,22 @@ def _explain_language_model(found: Explanation, folder: Path) -> None:
         _tried(found, lambda: read_folder_settings(folder, "language model"))
         template = _tried(found, lambda: read_chat_template(folder))
     found.template = None if template is None else "chat template"
+
+
+def _explain_speech(found: Explanation, folder: Path, config: TranscriberConfig) -> None:
+    """Add what only transcribers have."""
+    seconds = 2 * config.source_positions / FRAMES_PER_SECOND
+    found.settings = [f"{config.mels} mel bands", f"windows of {seconds:g} seconds"]
+    tokenizer = _tokenizer(found, lambda: read_tokenizer(folder))
+    found.ends = _ends(tokenizer)
+    _tried(found, lambda: check_speech_processor(folder, config))
+    _tried(found, lambda: read_folder_settings(folder, "transcriber"))
+    if tokenizer is None:
+        return
+    tokens = _tried(found, lambda: read_speech_tokens(folder, tokenizer, config))
+    if tokens is not None:
+        languages = f"{len(tokens.languages)} languages" if tokens.languages else "one language"
+        found.settings += [languages] if tokens.translate is None else [languages, "translation"]
 
 
 def _ends(tokenizer: TextTokenizer | None) -> list[int]:

@@ -18,7 +18,7 @@ from headway.interop.ignored_keys import GENERATION, READ_GENERATION, ROLES
 
 FILE = "generation_config.json"
 CONFIG_FILE = "config.json"
-Kind = Literal["language model", "translator", "captioner"]
+Kind = Literal["language model", "translator", "captioner", "transcriber"]
 TOP_K = 50
 """Default of `top_k` in transformers, if outputs are sampled."""
 

@@ -15,7 +15,7 @@ from headway.base.files import json_bytes, read_json, write_file
 from headway.base.settings import check_limits
 from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, tensor_names, write_tensors
-from headway.interop import bart, captioner, decoders, encoders, image_text, t5, vit
+from headway.interop import bart, captioner, decoders, encoders, image_text, t5, vit, whisper
 from headway.interop.adapters import find_adapter, merged
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
@@ -45,6 +45,8 @@ from headway.models import (
     GPTConfig,
     ImageText,
     ImageTextConfig,
+    Transcriber,
+    TranscriberConfig,
     Translator,
     TranslatorConfig,
     ViT,
@@ -67,6 +69,7 @@ _ALL: tuple[AnyFamily, ...] = (
     *image_text.FAMILIES,
     *bart.FAMILIES,
     *t5.FAMILIES,
+    whisper.FAMILY,
 )
 FAMILIES = {family.model_type: family for family in _ALL}
 """`model_type` in config.json -> the description of the model family."""
@@ -83,9 +86,10 @@ Config = (
     | CaptionerConfig
     | ImageTextConfig
     | TranslatorConfig
+    | TranscriberConfig
 )
 """The configuration of a `Model`."""
-Model = TextModel | ImageModel | Captioner | ImageText | Translator
+Model = TextModel | ImageModel | Captioner | ImageText | Translator | Transcriber
 """The models that such a folder can contain."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -99,6 +103,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     CaptionerConfig: Captioner,
     ImageTextConfig: ImageText,
     TranslatorConfig: Translator,
+    TranscriberConfig: Transcriber,
 }
 
 CONFIG_FILE = "config.json"

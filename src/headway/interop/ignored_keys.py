@@ -64,6 +64,17 @@ GENERATION: Keys = {
         "it has an effect only where do_sample is true", "temperature top_k top_p min_p typical_p"
     ),
     **_irrelevant("Headway refuses logits that are not finite", "remove_invalid_values"),
+    **_irrelevant(
+        "the reader of a transcriber uses it, or the options of headway transcribe replace it",
+        """
+        lang_to_id task_to_id no_timestamps_token_id is_multilingual max_initial_timestamp_index
+        prev_sot_token_id alignment_heads return_timestamps forced_decoder_ids language task
+        """,
+    ),
+    "condition_on_prev_tokens": _differs("a window is transcribed without the text before", False),
+    "no_speech_threshold": _differs("Headway transcribes windows without speech, too"),
+    "compression_ratio_threshold": _differs("Headway transcribes every window once"),
+    "logprob_threshold": _differs("Headway transcribes every window once"),
     "do_sample": _differs("this kind of model searches for its outputs by beams", False),
     "max_time": _differs("Headway has no limit of time for an output"),
     "stop_strings": _differs("this kind of model has no stop strings", []),
@@ -136,7 +147,8 @@ CONFIG: Keys = {
         router_aux_loss_coef problem_type static_position_embeddings extra_pos_embeddings
         embedding_dropout emb_pdrop hidden_dropout residual_dropout sparse_prediction
         sparse_pred_ignore_index pooler_dropout cls_dropout pos_embed_shift pos_embed_jitter
-        pos_embed_rescale
+        pos_embed_rescale apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks
+        mask_feature_prob mask_feature_length mask_feature_min_masks
         """,
     ),
     **_irrelevant(
@@ -173,7 +185,7 @@ CONFIG: Keys = {
         auxiliary_num_convs auxiliary_concat_input semantic_loss_ignore_index add_fpn
         summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels
         summary_type
-        summary_use_proj
+        summary_use_proj use_weighted_layer_sum classifier_proj_size median_filter_width
         """,
     ),
     **_irrelevant(
@@ -304,8 +316,10 @@ PROCESSOR: Keys = {
         """
         processor_class _processor_class _valid_processor_keys transformers_version
         input_data_format return_tensors device disable_grouping image_seq_length
+        return_attention_mask padding_side
         """,
     ),
+    **_irrelevant("it follows from the keys that are read", "mel_filters n_samples nb_max_frames"),
     **_irrelevant(
         "it has an effect only if the step that it belongs to is used",
         "crop_size default_to_square image_mean image_std pad_size rescale_factor",

@@ -34,6 +34,7 @@ from headway.models.student_initialisation import (
     student_of,
     with_backbone,
 )
+from headway.models.transcriber import Transcriber, TranscriberConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig, initialise_vit
@@ -64,6 +65,8 @@ __all__ = [
     "TextClassifier",
     "TextClassifierConfig",
     "TextTowerConfig",
+    "Transcriber",
+    "TranscriberConfig",
     "Translator",
     "TranslatorConfig",
     "ViT",

@@ -25,6 +25,7 @@ from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
 from headway.models.image_text import ImageText, ImageTextConfig
 from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig
+from headway.models.transcriber import Transcriber, TranscriberConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig
@@ -53,6 +54,7 @@ MODELS: Extended[ModelSpec] = Extended(
         "vit": ModelSpec(ViTConfig, ViT),
         "vit-classifier": ModelSpec(ViTClassifierConfig, vit_classifier),
         "captioner": ModelSpec(CaptionerConfig, Captioner),
+        "transcriber": ModelSpec(TranscriberConfig, Transcriber),
         "image-text": ModelSpec(ImageTextConfig, ImageText),
         "words": ModelSpec(WordsConfig, words_model),
     },

@@ -190,6 +190,20 @@ OWN: dict[str, Entry] = {
     RUN a.png folder/ --language fr
     """,
     ),
+    "transcription": Entry(
+        path="headway.tasks.transcription.task:TRANSCRIPTION",
+        recipes=("speech",),
+        kind="transcriber",
+        families=("transcriber",),
+        verb="transcribe",
+        unit="recording",
+        help="""Transcribe recordings of speech (WAV files) by a Whisper model, or translate them.
+
+    Prints one line per recording: file, language with its probability, and text, separated by tabs.
+    --timestamps adds times, --format srt or vtt prints subtitles. Example: headway transcribe
+    whisper-tiny talk.wav --language fr --translate
+    """,
+    ),
 }
 
 TASKS: Extended[Entry] = Extended(OWN, "headway.tasks", Entry)
