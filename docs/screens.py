@@ -33,7 +33,6 @@ PICTURES = Path(__file__).resolve().parent / "pictures"
 FOLDER = PICTURES / "cards"
 CARD = (640, 360)
 """Width and height of the picture of a card in pixels."""
-MARGIN = 14
 FORMS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 MOST = 1_500_000
 """Largest size of the moving picture in bytes."""
@@ -43,17 +42,19 @@ SENTENCE = "The pizza came out of the oven and it tasted good"
 @dataclass(frozen=True, kw_only=True)
 class Shot:
     """A picture of a live page. page: its name in `live.PAGES`. state: of the page, as in its
-    address. seconds: how long a frame of the moving picture stays. select: what the picture
-    shows of the page, a CSS selector."""
+    address. seconds: how long a frame of the moving picture stays. width: of the window of a
+    card in pixels, which the drawing fills: its type is the larger the narrower that is."""
 
     page: str
     state: str
     seconds: float = 1.0
-    select: str = ".body"
+    width: int = 900
 
 
 CARDS = {
-    "translate": Shot(page="translator", state="view=alignment&map=cross&layer=1&head=-1&query=1"),
+    "translate": Shot(
+        page="translator", state="view=alignment&map=cross&layer=1&head=-1&query=1", width=480
+    ),
     "write": Shot(page="gpt", state="view=matrix&layer=1&head=0"),
     "predict": Shot(page="bert", state="view=predictions&query=2"),
     "see": Shot(page="vit", state="view=image&layer=1&head=-1"),
@@ -99,15 +100,16 @@ def _browser() -> Iterator[Browser]:
 
 
 def shoot(
-    browser: Browser, path: Path, state: str, form: str, size: tuple[int, int], select: str = ""
+    browser: Browser, path: Path, state: str, form: str, size: tuple[int, int], scale: float = 1
 ) -> bytes:
-    """A drawing of an inspection page as PNG: the part that `select` names, or the window.
+    """An inspection page in a window of that size as PNG of `scale` times its pixels.
 
     The page is in its mode without controls; with reduced motion it does not play by itself.
     """
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height},
+        device_scale_factor=scale,
         color_scheme="dark" if form == "dark" else "light",
         reduced_motion="reduce",
     )
@@ -115,7 +117,7 @@ def shoot(
     page.goto(f"{path.as_uri()}#bare&{state}")
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(600)  # the maps are drawn in slices
-    picture = page.locator(select).first.screenshot() if select else page.screenshot()
+    picture = page.screenshot()
     context.close()
     return picture
 
@@ -128,13 +130,10 @@ def write_cards(browser: Browser, folder: Path | None = None) -> None:
     for name, shot in CARDS.items():
         for form in FORMS:
             path = live.page_path(shot.page, folder)
-            data = shoot(browser, path, shot.state, form, (900, 900), shot.select)
-            image = Image.open(io.BytesIO(data)).convert("RGB")
-            wide = CARD[0] - 2 * MARGIN
-            high = round(image.height * wide / image.width)
-            image = image.resize((wide, high), Image.Resampling.LANCZOS)
-            card = Image.new("RGB", CARD, image.getpixel((wide - 1, 0)))
-            card.paste(image, (MARGIN, MARGIN))
+            scale = CARD[0] / shot.width
+            size = (shot.width, round(CARD[1] / scale))
+            data = shoot(browser, path, shot.state, form, size, scale)
+            card = Image.open(io.BytesIO(data)).convert("RGB").resize(CARD)
             card.save(FOLDER / f"{name}-{form}.webp", quality=82, method=6)
 
 

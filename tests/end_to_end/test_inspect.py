@@ -235,9 +235,12 @@ def test_a_page_of_all_runs_has_their_results_curves_and_samples(run_headway, wo
     report = header_in(working_folder / "all.html")["report"]
     results, differing, samples = report["tables"]
     (row,) = results["rows"]
-    assert row[0] == {"text": "tiny", "href": "runs/tiny/report.html"} and row[2] == 20
+    assert row[0] == {"text": "tiny", "href": "runs/tiny/report.html"}
+    assert row[1:4] == ["language modeling", "gpt", 20]
     assert differing["rows"] == [] and samples["rows"][0][0] == "tiny"
-    assert {"Loss", "Held out: nats"} <= {curve["title"] for curve in report["curves"]}
+    assert {"language modeling, loss", "language modeling, held out: nats"} <= {
+        curve["title"] for curve in report["curves"]
+    }
     assert "exists" in run_headway("runs", "ls", "--page", "all.html", code=2)[1]
 
 

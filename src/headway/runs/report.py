@@ -19,6 +19,7 @@ from headway.inspection.page import Encoded, encode, write_page
 from headway.runs.attention_over_time import Glimpse, read_film
 from headway.runs.film_picture import write_picture
 from headway.runs.recipes import AnyRunConfig, beside_recipe, decided_by_machine, recipe, saved
+from headway.tasks.registry import owner_of_recipe
 from headway.training import Event
 
 PAGE = "report.html"
@@ -167,28 +168,51 @@ class Listed:
 
 
 def runs_report(rows: Sequence[Listed], beside: Path) -> Encoded:
-    """The header and blocks of a page of runs: results, what differs, curves, last samples.
+    """The header and blocks of a page of runs: results, curves, what differs, last samples.
+
+    Curves and settings are compared among the runs of a task: those of other tasks have other
+    settings, and losses of other units.
 
     beside: the folder of the page, for its links to the reports of the runs.
     """
     logs = {row.run: read_log(row.run / "metrics.jsonl") for row in rows}
+    tasks = {row.run: _task(row.recipe) for row in rows}
+    groups = {
+        task: [run for run, other in tasks.items() if other == task] for task in tasks.values()
+    }
     report = {
         "tables": [
             {
                 "title": "Results",
-                "columns": ["Run", "Recipe", "Step", "Best", "State"],
+                "columns": ["Run", "Task", "Recipe", "Step", "Best", "State"],
                 "rows": [
-                    [_link(row.run, beside), row.recipe, row.step, row.best, row.state]
+                    [
+                        _link(row.run, beside),
+                        tasks[row.run],
+                        row.recipe,
+                        row.step,
+                        row.best,
+                        row.state,
+                    ]
                     for row in rows
                 ],
             },
-            _differing([row.run for row in rows]),
+            *(_differing(task, runs) for task, runs in groups.items()),
             _last_samples(logs),
         ],
-        "curves": _curves_of_runs(logs),
+        "curves": [
+            curve
+            for task, runs in groups.items()
+            for curve in _curves_of_runs(task, {run: logs[run] for run in runs})
+        ],
     }
     title = f"{len(rows)} runs" if len(rows) != 1 else "1 run"
     return encode(Document(title=title, frames=[]), report=report)
+
+
+def _task(recipe: str) -> str:
+    """The task of a recipe in words; the recipe, if its task is not known."""
+    return (owner_of_recipe(recipe) or recipe).replace("_", " ")
 
 
 def _link(run: Path, beside: Path) -> object:
@@ -198,28 +222,31 @@ def _link(run: Path, beside: Path) -> object:
     return {"text": run.name, "href": address} if page.is_file() else run.name
 
 
-def _differing(runs: Sequence[Path]) -> dict[str, object]:
-    """A table of the settings that differ between runs; a column for each run."""
+def _differing(task: str, runs: Sequence[Path]) -> dict[str, object]:
+    """A table of the settings that differ between runs of a task; a column for each run."""
     configs = [read_run_file(run) for run in runs]
     names = dict.fromkeys(name for config in configs for name in config)
     rows = [[name, *(config.get(name) for config in configs)] for name in names]
     return {
-        "title": "Settings that differ",
+        "title": f"Settings that differ: {task}",
         "columns": ["Setting", *(run.name for run in runs)],
         "rows": [row for row in rows if any(value != row[1] for value in row[2:])],
     }
 
 
-def _curves_of_runs(logs: Mapping[Path, Mapping[str, list[Event]]]) -> list[dict[str, object]]:
-    """A plot of the loss and of each metric, with a line for each run that has it."""
+def _curves_of_runs(
+    task: str, logs: Mapping[Path, Mapping[str, list[Event]]]
+) -> list[dict[str, object]]:
+    """A plot of the loss and of each metric, with a line for each run of a task that has it."""
     valid = {run: events.get("valid", []) for run, events in logs.items()}
     names = dict.fromkeys(
         name for rows in valid.values() for row in rows for name in row if name not in ASIDE
     )
     plots = {
-        f"Held out: {name}": [_line(run.name, valid[run], name) for run in logs] for name in names
+        f"{task}, held out: {name}": [_line(run.name, valid[run], name) for run in logs]
+        for name in names
     }
-    plots["Loss"] = [
+    plots[f"{task}, loss"] = [
         _line(run.name, events.get("train", []), "loss") for run, events in logs.items()
     ]
     return [

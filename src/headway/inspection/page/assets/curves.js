@@ -12,12 +12,15 @@ const TINTS = [
   ["#2f5d8a", "#8db8e3"], ["#b35806", "#ffb66e"], ["#3d7d4f", "#8fd3a2"], ["#7b4fa3", "#cfa8ef"],
   ["#8a2f4b", "#f09ab4"], ["#4f6d00", "#c3d96b"], ["#00707a", "#6fd6df"], ["#6b5a45", "#cdbba3"],
 ];
+const DASHES = [["solid", []], ["dashed", [6, 3]], ["dotted", [2, 3]]];
+// The style of line n: neighbours differ, and lines of the same colour, too.
+const dashes = (at) => DASHES[(at + 2 * Math.floor(at / TINTS.length)) % DASHES.length];
 
-// Round numbers that span a range.
+// Round numbers that span a range, about `count` of them.
 export function ticksOf(low, high, count = 4) {
   const raw = (high - low) / count || Math.abs(high) || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.75);
   const ticks = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) ticks.push(at);
   return ticks;
@@ -61,7 +64,7 @@ export function curve(app, title, lines, {log = false} = {}) {
     lines.forEach((line, at) => {
       ctx.strokeStyle = TINTS[at % TINTS.length][dark ? 1 : 0];
       ctx.lineWidth = 1.8;
-      ctx.setLineDash(at % 2 ? [5, 3] : []);
+      ctx.setLineDash(dashes(at)[1]);
       ctx.beginPath();
       let pen = false;
       line.values.forEach((value, n) => {
@@ -94,7 +97,7 @@ export function curve(app, title, lines, {log = false} = {}) {
     },
   });
   const legend = el("p", {class: "legend"}, lines.map((line, at) => {
-    const swatch = el("span", {class: "swatch", style: {background: `light-dark(${TINTS[at % TINTS.length].join(", ")})`}, "aria-hidden": "true"});
+    const swatch = el("span", {class: "swatch", style: {"border-top": `3px ${dashes(at)[0]} light-dark(${TINTS[at % TINTS.length].join(", ")})`}, "aria-hidden": "true"});
     return el("span", {}, swatch, spaced(line.name));
   }));
   // Moves the cursor to a step.

@@ -3,7 +3,8 @@
 //
 // header.report is null, or
 //   {"film":    {"input": str or null, "reference": str or null, "steps": [int], "losses": [float or null]},
-//    "tables":  [{"title": str, "columns": [str], "rows": [[cell]]}],    a cell: text, number, {"text", "href"}
+//    "tables":  [{"title": str, "columns": [str], "rows": [[cell]]}],    a cell: text, number, {"text", "href"};
+//                                                                        the curves follow the first one
 //    "curves":  [{"title": str, "lines": [{"name": str, "steps": [int], "values": [float or null]}]}],
 //    "samples": [{"step": int, "items": [{"input": str, "output": str, "reference": str or null}]}],
 //    "changed": [[NAME, value of the recipe, value]],
@@ -17,7 +18,11 @@ import {number, shown, spaced} from "./tokens.js";
 import {film} from "./view-time.js";
 
 const formatted = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : value === null || value === undefined ? "unset" : JSON.stringify(value));
-const cell = (value) => (value?.href ? el("a", {href: value.href}, value.text) : formatted(value));
+const SHORT = 28; // characters of a value that stays on one line; longer ones break anywhere: they may be paths
+function cell(value) {
+  const text = value?.href ? value.text : formatted(value);
+  return el(value?.href ? "a" : "span", {href: value?.href, class: text.length > SHORT ? "long" : "short"}, text);
+}
 
 function rowsTable(title, columns, rows) {
   return rows.length ? scroller(title, table(title, columns, rows.map((row) => row.map(cell)), {class: "facts-table"})) : "";
@@ -56,7 +61,7 @@ function samples(all) {
 export const report = {
   id: "report",
   title: "Training",
-  lead: "How this model was trained: learning curves, sample outputs, settings and data.",
+  lead: "Learning curves, sample outputs, settings and data of the training.",
   free: true,
   fits: (session) => Boolean(session.header.report),
   make(app) {
@@ -67,16 +72,17 @@ export const report = {
       if (local.shown !== report) {
         local.shown = report;
         const curves = report.curves || [];
+        const [results, ...tables] = (report.tables || []).map((one) => rowsTable(one.title, one.columns, one.rows));
         const moves = ({lines}) => lines.some((line) => line.values.length > 1);
         local.film = report.film ? film(app, report.film) : null;
         local.curves = curves.filter(moves).map((one) => curve(app, one.title, one.lines));
         element.replaceChildren(
           local.film ? local.film.element : "",
-          ...(report.tables || []).map((one) => rowsTable(one.title, one.columns, one.rows)),
+          results || "",
           factsTable("Result", report.result),
           measuredOnce(curves.filter((one) => !moves(one))),
           el("div", {class: "curves"}, local.curves.map((one) => one.element)),
-          samples(report.samples), settings(report), factsTable("Data", report.data));
+          ...tables, samples(report.samples), settings(report), factsTable("Data", report.data));
       }
       local.film?.update();
       for (const one of local.curves) one.draw();

@@ -188,6 +188,8 @@ export function film(app, about) {
   const said = el("div", {class: "sample"},
     about.input ? el("p", {class: "soft", dir: "auto", style: {"white-space": "pre-wrap"}}, about.input) : "", output,
     about.reference ? el("p", {class: "soft", dir: "auto"}, `reference: ${about.reference}`) : "");
+  output.hidden = !app.session.frames.some((one) => one.answer); // an encoder may have none
+  said.hidden = output.hidden && !about.input && !about.reference;
   const beside = el("div", {}, said, loss ? loss.element : "");
   const element = el("section", {}, el("h3", {}, "Watch it learn"), el("div", {class: "tools"}, play, scrub), el("div", {class: "curves"}, maps, beside));
   const update = () => {
