@@ -51,9 +51,10 @@ def describe(
         )
     specific, axes = KINDS[type(bundle)](bundle)
     model: Any = bundle.model
+    mask = specific.get("mask", {}).get("text", "")
     return {
         "title": title,
-        "examples": [*examples],
+        "examples": [text for text in examples if mask in text],
         "modality": bundle.inputs.modality,
         "facts": {"kind": bundle.kind, "parameters": parameter_count(model)},
         "graphs": [graph.name for graph in graphs],

@@ -39,7 +39,8 @@ export function liveBar(app) {
       const header = await source.look(input, {temperature: state.temperature, tokens: state.tokens, written});
       const seconds = (performance.now() - begun) / 1000;
       app.open(header);
-      status.textContent = `${count ? `${count} tokens in ` : ""}${seconds.toFixed(2)} s, in this browser.`;
+      const time = seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(1)} s`;
+      status.textContent = count ? `${count} tokens in ${time}, in this browser.` : `${time}, in this browser.`;
     } catch (error) {
       status.textContent = error.message;
     }

@@ -19,7 +19,8 @@ export function servedSource() {
     source.model = await openModel(globalThis.libraries, described, graphs);
     for (const element of document.querySelectorAll("script.block")) element.remove(); // their memory
     const [text] = described.examples;
-    return text ? source.look({text}) : emptyDocument(described, described.modality === "image" ? "Draw or choose an image." : "Type a text.");
+    if (text === undefined) return emptyDocument(described, described.modality === "image" ? "Choose an image." : "Type a text.");
+    return source.look({text}).catch((error) => emptyDocument(described, error.message)); // such as an example that is too long
   };
   // Answers an input, {text} or {image}; options as in `answer`. Returns the header of its document.
   source.look = async (input, options = {}) => {
