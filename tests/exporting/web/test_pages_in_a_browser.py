@@ -103,6 +103,7 @@ def test_a_page_reads_an_image_and_shows_which_patches_the_model_looks_at(opened
     page = opened(name)
     page.locator("input[type=file]").set_input_files(file)
     page.get_by_text("in this browser").wait_for(timeout=SECONDS)
+    page.get_by_role("button", name="Image", exact=True).click()
     page.locator("canvas[data-image]").wait_for(timeout=SECONDS)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert not findings(page)

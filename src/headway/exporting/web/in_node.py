@@ -20,7 +20,7 @@ from headway.bundle import Bundle, EncoderBundle, part_of
 from headway.data.images import Pixels
 from headway.exporting.verified import TOLERANCE
 from headway.exporting.web.description import Description, tokenizers_of
-from headway.exporting.web.packages import RUNTIME, Package, node
+from headway.exporting.web.packages import BINARY, LOADER, RUNTIME, Package, node
 from headway.exporting.web.page import checking_script
 from headway.interop.hf_export import check_same_ids, verification_texts
 from headway.tasks.translation.bundle import TranslatorBundle
@@ -102,7 +102,7 @@ def _run(
     where: str,
 ) -> Any:
     """Return what the page's code computes. HeadwayError if it fails."""
-    loader, binary = (packages[RUNTIME].folder / file for file in _LOADED)
+    loader, binary = (packages[RUNTIME].folder / file for file in (LOADER, BINARY))
     with TemporaryDirectory() as scratch:
         script, request = Path(scratch, "page.cjs"), Path(scratch, "request.json")
         script.write_bytes(checking_script(packages))
@@ -115,21 +115,18 @@ def _run(
             "graphs": {name: str(path) for name, path in graphs.items()},
         }
         request.write_text(json.dumps({"files": files, "probes": probes}))
-        done = subprocess.run(
-            [node(), str(script), str(request)],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
+        words = [node(), str(script), str(request)]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, encoding="utf-8", timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            what = f"the page did not answer in {SECONDS} s in Node; the folder was removed"
+            raise HeadwayError(what, where) from error
     if done.returncode != 0:
         reason = " ".join(done.stderr.split())[-300:]
         raise HeadwayError(f"the page fails in Node: {reason}; the folder was removed", where)
     return json.loads(done.stdout)
-
-
-_LOADED = ("dist/ort-wasm-simd-threaded.mjs", "dist/ort-wasm-simd-threaded.wasm")
 
 
 def _inputs(

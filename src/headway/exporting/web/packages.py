@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UsageError
+from headway.base.files import read_json
 
 RUNTIME, TOKENIZERS = "onnxruntime-web", "@huggingface/tokenizers"
-FILES = {
-    RUNTIME: (
-        "dist/ort.wasm.min.js",
-        "dist/ort-wasm-simd-threaded.mjs",
-        "dist/ort-wasm-simd-threaded.wasm",
-    ),
-    TOKENIZERS: ("dist/tokenizers.min.cjs",),
-}
+RUNTIME_SCRIPT, LOADER, BINARY = (
+    "dist/ort.wasm.min.js",
+    "dist/ort-wasm-simd-threaded.mjs",
+    "dist/ort-wasm-simd-threaded.wasm",
+)
+TOKENIZER_SCRIPT = "dist/tokenizers.min.cjs"
+FILES = {RUNTIME: (RUNTIME_SCRIPT, LOADER, BINARY), TOKENIZERS: (TOKENIZER_SCRIPT,)}
 """Package -> the files that the page contains."""
 INSTALL = f"npm install {RUNTIME} {TOKENIZERS}"
 FOLDER = "node_modules"
@@ -40,9 +39,9 @@ class Package:
         """The name and the version."""
         return f"{self.about['name']} {self.about['version']}"
 
-    def read(self, file: int) -> bytes:
+    def read(self, file: str) -> bytes:
         """Return the contents of one of its `FILES`."""
-        return (self.folder / FILES[self.about["name"]][file]).read_bytes()
+        return (self.folder / file).read_bytes()
 
     @property
     def licence(self) -> str:
@@ -84,7 +83,7 @@ def _package(place: Path, name: str) -> Package | None:
     folder = place / name
     if not all((folder / file).is_file() for file in ("package.json", *FILES[name])):
         return None
-    return Package(folder, json.loads((folder / "package.json").read_text("utf-8")))
+    return Package(folder, read_json(folder / "package.json"))
 
 
 def _usual_folders() -> Iterator[Path]:
@@ -94,11 +93,14 @@ def _usual_folders() -> Iterator[Path]:
     yield from map(Path, filter(None, os.environ.get("NODE_PATH", "").split(os.pathsep)))
     npm = shutil.which("npm")
     if npm is not None:
-        done = subprocess.run(
-            [npm, "root", "--global"], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-        if done.returncode == 0 and done.stdout.strip():
-            yield Path(done.stdout.strip())
+        words = [npm, "root", "--global"]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=SECONDS, check=True
+            )
+        except (subprocess.SubprocessError, OSError):
+            return  # npm itself is broken
+        yield Path(done.stdout.strip())
 
 
 def node() -> str:

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from headway.exporting.web.packages import RUNTIME, TOKENIZERS, Package
+from headway.exporting.web.packages import (
+    BINARY,
+    LOADER,
+    RUNTIME,
+    RUNTIME_SCRIPT,
+    TOKENIZER_SCRIPT,
+    TOKENIZERS,
+    Package,
+)
 from headway.inspection.page import page_top
 from headway.inspection.page.bundling import bundle
 from headway.inspection.page.writer import page_modules, page_style
@@ -20,6 +28,16 @@ IN_NODE = "check"
 BROWSER_ONLY = ("source", "live", "views")
 SHARED = ("weights",)
 """Modules of the inspection page that the verification runs, too."""
+
+_RUN = b"""
+const {readFileSync} = require("node:fs");
+const {files, probes} = JSON.parse(readFileSync(process.argv[2]));
+module_check.check(globalThis.libraries, files, probes, (file) => readFileSync(file)).then(
+  (result) => { process.stdout.write(JSON.stringify(result), () => process.exit(0)); },
+  (error) => { console.error(error.message || error); process.exit(1); },
+);
+"""
+"""The end of the script for Node."""
 
 
 def page(
@@ -33,8 +51,8 @@ def page(
     runtime = packages[RUNTIME]
     blocks = {
         "description": json.dumps(description).encode(),
-        "runtime-loader": runtime.read(1),
-        "runtime-wasm": runtime.read(2),
+        "runtime-loader": runtime.read(LOADER),
+        "runtime-wasm": runtime.read(BINARY),
         **{f"graph-{name}": data for name, data in graphs.items()},
     }
     # WebAssembly is compiled here, and its loader is a module, which only an address can import
@@ -54,10 +72,9 @@ def libraries(packages: Mapping[str, Package]) -> bytes:
         b"(() => {\nconst module = {exports: {}};\nconst exports = module.exports;\n%s\n"
         b"return module.exports;\n})()"
     )
+    scripts = packages[RUNTIME].read(RUNTIME_SCRIPT), packages[TOKENIZERS].read(TOKENIZER_SCRIPT)
     # the end of a script inside a script would end the page's own
-    runtime, tokenizers = (
-        packages[name].read(0).replace(b"</script", b"<\\/script") for name in (RUNTIME, TOKENIZERS)
-    )
+    runtime, tokenizers = (text.replace(b"</script", b"<\\/script") for text in scripts)
     return b"globalThis.libraries = {ort: %s, Tokenizer: %s.Tokenizer};\n" % (
         wrapped % runtime,
         wrapped % tokenizers,
@@ -70,16 +87,6 @@ def checking_script(packages: Mapping[str, Package]) -> bytes:
     modules = {name: text for name, text in web_modules().items() if name not in BROWSER_ONLY}
     modules |= {name: text for name, text in page_modules().items() if name in SHARED}
     return libraries(packages) + bundle(dict(sorted(modules.items()))).encode() + _RUN
-
-
-_RUN = b"""
-const {readFileSync} = require("node:fs");
-const {files, probes} = JSON.parse(readFileSync(process.argv[2]));
-module_check.check(globalThis.libraries, files, probes, (file) => readFileSync(file)).then(
-  (result) => { process.stdout.write(JSON.stringify(result), () => process.exit(0)); },
-  (error) => { console.error(error.message || error); process.exit(1); },
-);
-"""
 
 
 @cache
