@@ -12,10 +12,12 @@ from headway.base.settings import required, setting
 from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.exporting.onnx.export import ExportedONNX, export_onnx
+from headway.exporting.web.export import PAGE, ExportedWeb, export_web
 from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
 from headway.interop.gguf import FILE as GGUF_FILE
 from headway.models.contracts import parameter_count
 from headway.runs.card import CARD, write_card
+from headway.serving.examples import examples_of
 from headway.tasks.opening import load, spec_of, with_article
 from headway.terminal.console import data_json, say
 from headway.terminal.progress import progress
@@ -25,15 +27,17 @@ KEEP = "keep it as a Headway model"
 
 @as_flags
 class ExportFlags:
-    to: Literal["hf", "ctranslate2", "gguf", "onnx"] = required(
+    to: Literal["hf", "ctranslate2", "gguf", "onnx", "web"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
         "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
         "vocabularies); gguf: a folder with model.gguf, for llama.cpp; onnx: a folder with graphs "
-        "for onnxruntime, OpenVINO and transformers.js."
+        "for onnxruntime, OpenVINO and transformers.js; web: a folder with index.html, a page that "
+        "computes without a network."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
         None,
-        "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf, RUN/onnx.",
+        "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf, RUN/onnx, "
+        "RUN/web.",
     )
     family: str | None = setting(
         None,
@@ -44,7 +48,12 @@ class ExportFlags:
     dtype: Literal["float32", "float16", "bfloat16", "int16", "int8", "int4"] | None = setting(
         None,
         "Numbers of the weight matrices. ctranslate2: all but int4; gguf: all but int16 (int8 is "
-        "Q8_0, int4 is Q4_0); onnx: float32, float16 and int8. If unset, float32.",
+        "Q8_0, int4 is Q4_0); onnx and web: float32, float16 and int8. If unset, float32.",
+    )
+    runtime: Path | None = setting(
+        None,
+        "Folder with the npm packages onnxruntime-web and @huggingface/tokenizers, for web. If "
+        "unset, node_modules here or in a folder above, or the global one of npm.",
     )
     json: bool = setting(False, "Print the result of the verification as one JSON object.")
 
@@ -63,12 +72,15 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     its log-probabilities must agree to 1e-4 in float32 (to 5e-3 for GPT-2, whose activation it
     rounds). onnx supports all of these but recurrent translators and linear attention. onnxruntime,
     and OpenVINO if it is installed, run the graphs: outputs must agree to 1e-5, 32 tokens that are
-    written greedily must be the same, and so must the score on the held-out data of the run.
-    Otherwise the folder is removed and the command fails.
+    written greedily must be the same, and so must the score on the held-out data of the run. web
+    supports language models, translators, masked words, classifiers of texts and images, and
+    captioners: index.html answers and draws the attention, from a file and without a network. Node
+    runs its code: ids, logits, attention and greedy tokens must be those of the model. Otherwise
+    the folder is removed and the command fails.
     """
     if flags.to == "hf" and flags.dtype is not None:
         raise UsageError(
-            f"--dtype {flags.dtype} is for --to ctranslate2, --to gguf and --to onnx; "
+            f"--dtype {flags.dtype} is for --to ctranslate2, gguf, onnx and web; "
             "a Hugging Face folder has float32 weights"
         )
     if flags.to != "hf" and flags.family is not None:
@@ -76,14 +88,18 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
             f"--family {flags.family} is for --to hf; the family of --to {flags.to} follows from "
             "the model"
         )
+    if flags.to != "web" and flags.runtime is not None:
+        raise UsageError(f"--runtime is for --to web; --to {flags.to} needs no such packages")
     bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
-    exported: Exported | ExportedCTranslate2 | ExportedGGUF | ExportedONNX
+    exported: Exported | ExportedCTranslate2 | ExportedGGUF | ExportedONNX | ExportedWeb
     if flags.to == "hf":
         exported = _to_hugging_face(bundle, run, folder, flags.family)
     elif flags.to == "gguf":
         exported = _to_gguf(bundle, run, folder, flags.dtype or "float32")
     elif flags.to == "onnx":
         exported = _to_onnx(bundle, run, folder, flags.dtype or "float32")
+    elif flags.to == "web":
+        exported = _to_web(bundle, run, folder, flags.dtype or "float32", flags.runtime)
     else:
         exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
     if flags.json:
@@ -174,6 +190,31 @@ def _to_onnx(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedONN
     graph = exported.folder / "onnx" / exported.files[0]
     call = f"onnxruntime.InferenceSession({str(graph)!r})"
     _finish(bundle, run, exported.folder, "; ".join(parts), call)
+    return exported
+
+
+def _to_web(
+    bundle: Bundle, run: Path, folder: Path, dtype: str, runtime: Path | None
+) -> ExportedWeb:
+    examples = examples_of(run)
+    with progress(f"writing {folder.name}, and running it") as report:
+        exported = export_web(
+            bundle, folder, dtype, run, report, runtime=runtime, examples=examples
+        )
+    page, found = exported.folder / PAGE, exported.in_node
+    say(
+        f"written   {page}: {exported.onnx.dtype}, {exported.size / 1e6:,.1f} MB, without a network"
+    )
+    parts = [
+        f"logits differ at most by {found.difference:.1e} in {found.version}",
+        f"attention weights by {found.of_attention:.1e}",
+    ]
+    if found.tokens:
+        parts.append(f"{found.tokens} greedy tokens are the same")
+    if found.texts:
+        parts.append(f"{found.texts} texts have the same token ids")
+    parts += _scores(exported.onnx.here.scores, exported.onnx.there.scores)
+    _finish(bundle, run, exported.folder, "; ".join(parts), f"open {page} in a browser")
     return exported
 
 

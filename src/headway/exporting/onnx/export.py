@@ -95,6 +95,7 @@ def export_onnx(
     dtype: str = "float32",
     run: Path | None = None,
     progress: Callable[[float], None] = lambda fraction: None,
+    graphs: Callable[[nn.Module], list[Graph]] = graphs_of,
 ) -> ExportedONNX:
     """Write a model as ONNX into a new folder, and verify it; on any error no folder is left.
 
@@ -102,22 +103,22 @@ def export_onnx(
     their outputs for sizes that were not traced must be those of the model to 1e-5, and so must
     32 tokens that are written greedily; the tokenizer in the folder must give the same ids; and the
     score on the held-out data of `run` must be the same. dtype: a key of `SUFFIXES`; what it
-    changes is measured. progress: called with the fraction that is done. Raises UsageError for a
-    model that cannot be represented, with the reasons, for a folder that exists and if a package is
-    not installed; HeadwayError if the verification fails.
+    changes is measured. progress: called with the fraction that is done. graphs: returns those of
+    a model. Raises UsageError for a model that cannot be represented, with the reasons, for a
+    folder that exists and if a package is missing; HeadwayError if the verification fails.
     """
     folder = Path(folder)
     _check(bundle, dtype)
-    graphs, where = graphs_of(plain_copy(bundle.model)), str(folder)
+    parts, where = graphs(plain_copy(bundle.model)), str(folder)
     model: Any = float32_copy(bundle.model)
     with new_folder(folder) as temporary:
         architecture = _describe(bundle, temporary)
         files = temporary / GRAPHS_FOLDER
         files.mkdir()
-        for number, graph in enumerate(graphs):
-            progress(number / (len(graphs) + 1))
+        for number, graph in enumerate(parts):
+            progress(number / (len(parts) + 1))
             write_graph(graph, files / f"{graph.name}.onnx")
-        progress(len(graphs) / (len(graphs) + 1))
+        progress(len(parts) / (len(parts) + 1))
         found = {
             runtime.version: compare_models(model, _stand_in(model, files, runtime), where)
             for runtime in RUNTIMES.values()
@@ -129,7 +130,7 @@ def export_onnx(
         first: Comparison = found[RUNTIMES[FIRST].version]
         rounding = first.difference
         if dtype != "float32":
-            _convert(graphs, files, dtype)
+            _convert(parts, files, dtype)
             written = _stand_in(model, files, RUNTIMES[FIRST])
             rounding = compare_models(model, written, where, tolerance=None).difference
             there = measure(open_export(temporary), run)
@@ -193,11 +194,11 @@ def _describe(bundle: Bundle, folder: Path) -> str:
 
 def _stand_in(model: Any, files: Path, runtime: Runtime) -> nn.Module:
     """Return the model that a runtime computes from the graphs in a folder."""
-    sessions = {_graph_of(path): runtime.session(path) for path in sorted(files.glob("*.onnx"))}
+    sessions = {graph_of(path): runtime.session(path) for path in sorted(files.glob("*.onnx"))}
     return stand_in(model.config.family, model.config, sessions)
 
 
-def _graph_of(path: Path) -> str:
+def graph_of(path: Path) -> str:
     """Return the name of the graph in a file."""
     for suffix in SUFFIXES.values():
         if suffix and path.stem.endswith(suffix):
@@ -262,7 +263,7 @@ def open_export(path: Path, runtime: str = FIRST) -> Bundle:
     with shapes_only():
         model: Any = MODELS.call(family, MODELS[family].make, nn.Module, config)
     files = folder / GRAPHS_FOLDER
-    written = {_graph_of(file) for file in files.glob("*.onnx")}
+    written = {graph_of(file) for file in files.glob("*.onnx")}
     if absent := sorted({graph.name for graph in graphs_of(model)} - written):
         raise DataError(f"the graph {absent[0]} is missing", str(files))
     network = _stand_in(model, files, RUNTIMES[runtime])

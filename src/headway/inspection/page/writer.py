@@ -39,7 +39,7 @@ def page_size(encoded: Encoded) -> int:
 
 def page_parts(encoded: Encoded) -> Iterator[bytes]:
     """Yield the parts of the page. Blocks are last, so that the page is shown while they load."""
-    script, style = _script(), _style()
+    script, style = _script(), page_style()
     yield page_top(script, style, connect="'none'")
     yield b'<script type="application/json" id="header">'
     yield header_json(encoded.header)
@@ -59,7 +59,7 @@ def page_text(encoded: Encoded) -> str:
 def served_page() -> bytes:
     """Return the page without a document; it requests the document from its server."""
     script = _script()
-    top = page_top(script, _style(), connect="'self'")
+    top = page_top(script, page_style(), connect="'self'")
     return top + b"<script>" + script + b"</script>\n</body>\n</html>\n"
 
 
@@ -70,15 +70,16 @@ def _before(name: str) -> bytes:
     return f'<script type="text/plain" class="block" id="{name}">'.encode()
 
 
-def page_top(script: bytes, style: bytes, connect: str) -> bytes:
+def page_top(script: bytes, style: bytes, connect: str, scripts: str = "") -> bytes:
     """Return the beginning of a page that runs this script and no other, with its style.
 
-    connect: the addresses that the script may request, as in a Content Security Policy.
+    connect: the addresses that the script may request, as in a Content Security Policy. scripts:
+    further sources of scripts.
     """
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_digest(script)}'",
+            f"script-src '{_digest(script)}' {scripts}".rstrip(),
             f"style-src '{_digest(style)}'",
             "img-src data: blob:",
             "worker-src blob:",
@@ -106,14 +107,21 @@ def _digest(text: bytes) -> str:
 
 @cache
 def _script() -> bytes:
-    scripts = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
-    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in scripts}
-    modules["sentences"] = f"export const SENTENCES = {header_json(sentences()).decode()};\n"
-    return b"\n" + bundle(dict(sorted(modules.items()))).encode()
+    return b"\n" + bundle(dict(sorted(page_modules().items()))).encode()
 
 
 @cache
-def _style() -> bytes:
+def page_modules() -> dict[str, str]:
+    """Return the JavaScript modules of the page by name."""
+    scripts = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
+    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in scripts}
+    sentences_of_terms = header_json(sentences()).decode()
+    return {**modules, "sentences": f"export const SENTENCES = {sentences_of_terms};\n"}
+
+
+@cache
+def page_style() -> bytes:
+    """Return the style of the page."""
     return "".join((_ASSETS / name).read_text("utf-8") for name in _STYLES).encode()
 
 

@@ -4,11 +4,13 @@ import {button, el} from "./elements.js";
 
 const SIZE = 168;
 
-// done(address): called with the drawing as a PNG in a data address.
-export function pad(done) {
+// done(address): called with the drawing as a PNG in a data address. bright: whether the ground of the
+// model's images is bright, and the ink dark.
+export function pad(done, {bright = true} = {}) {
+  const [ground, ink] = bright ? ["#ffffff", "#10131a"] : ["#000000", "#ffffff"];
   const canvas = el("canvas", {width: SIZE, height: SIZE, class: "pad", role: "img", "aria-label": "Drawing area for a pointer"});
   const ctx = canvas.getContext("2d");
-  const clear = () => { ctx.fillStyle = "#ffffff"; ctx.fillRect(0, 0, SIZE, SIZE); };
+  const clear = () => { ctx.fillStyle = ground; ctx.fillRect(0, 0, SIZE, SIZE); };
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     return [((event.clientX - box.left) * SIZE) / box.width, ((event.clientY - box.top) * SIZE) / box.height];
@@ -19,7 +21,7 @@ export function pad(done) {
   canvas.addEventListener("pointermove", (event) => {
     if (!last) return;
     const next = at(event);
-    Object.assign(ctx, {lineWidth: 9, lineCap: "round", strokeStyle: "#10131a"});
+    Object.assign(ctx, {lineWidth: 13, lineCap: "round", strokeStyle: ink});
     ctx.beginPath();
     ctx.moveTo(...last);
     ctx.lineTo(...next);
