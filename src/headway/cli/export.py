@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,8 +10,12 @@ from headway.base.errors import UsageError
 from headway.base.settings import required, setting
 from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.exporting.onnx.export import ExportedONNX, export_onnx
-from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.onnx.export import ONNX
+from headway.exporting.target import Exported, Target
+from headway.exporting.target import export as run_export
+from headway.interop import ExportedGGUF, fitting
 from headway.interop.gguf import FILE as GGUF_FILE
 from headway.models.contracts import parameter_count
 from headway.runs.card import CARD, write_card
@@ -33,7 +36,7 @@ class ExportFlags:
     )
     output: Annotated[Path | None, OUTPUT] = setting(
         None,
-        "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf, RUN/onnx.",
+        "New folder for the exported model. If unset, RUN/hf, RUN/onnx and so on.",
     )
     family: str | None = setting(
         None,
@@ -56,15 +59,14 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
 
     hf supports language models, translators (as MarianMT or Pegasus), encoders of the BERT family
     with their heads (text encoders also for sentence-transformers), image encoders and classifiers,
-    and captioners. The exported model is loaded again: its logits must agree to 1e-4, and its
-    tokenizer must give the same ids. ctranslate2 supports translators and language models.
-    CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
-    gguf supports language models. llama.cpp loads the file: it must give texts the same ids, and
-    its log-probabilities must agree to 1e-4 in float32 (to 5e-3 for GPT-2, whose activation it
-    rounds). onnx supports all of these but recurrent translators and linear attention. onnxruntime,
-    and OpenVINO if it is installed, run the graphs: outputs must agree to 1e-5, 32 tokens that are
-    written greedily must be the same, and so must the score on the held-out data of the run.
-    Otherwise the folder is removed and the command fails.
+    and captioners. ctranslate2 and gguf support language models, ctranslate2 translators, too. onnx
+    supports all of these but recurrent translators and linear attention.
+
+    The target's own program runs the folder before it is kept: transformers, if it is installed,
+    CTranslate2, llama.cpp, onnxruntime, and OpenVINO, if it is installed. In float32 outputs must
+    agree to 1e-5 (llama.cpp: 1e-4, and 5e-3 for GPT-2, whose activation it rounds), tokens that are
+    written greedily must be the same, and so must the ids of texts and, but for llama.cpp, the
+    score on the held-out data of the run. Otherwise the folder is removed and the command fails.
     """
     if flags.to == "hf" and flags.dtype is not None:
         raise UsageError(
@@ -77,61 +79,34 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
             "the model"
         )
     bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
-    exported: Exported | ExportedCTranslate2 | ExportedGGUF | ExportedONNX
-    if flags.to == "hf":
-        exported = _to_hugging_face(bundle, run, folder, flags.family)
-    elif flags.to == "gguf":
-        exported = _to_gguf(bundle, run, folder, flags.dtype or "float32")
-    elif flags.to == "onnx":
-        exported = _to_onnx(bundle, run, folder, flags.dtype or "float32")
+    dtype = flags.dtype or "float32"
+    if flags.to == "gguf":
+        result: ExportedGGUF | Exported = _to_gguf(bundle, run, folder, dtype)
     else:
-        exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
+        result = _to(TARGETS[flags.to], bundle, run, folder, dtype, flags.family)
     if flags.json:
-        data_json({**asdict(exported), "folder": str(exported.folder)})
+        data_json({**asdict(result), "folder": str(result.folder)})
 
 
-def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
-    spec = spec_of(bundle.config.family)
-    if spec is None or spec.export is None:
-        raise UsageError(
-            f"{run} is {with_article(bundle.kind)}, which cannot be exported: Hugging Face has no "
-            "such model",
-            hint=KEEP,
-        )
-    with progress(f"writing {folder.name}, and comparing its results"):
-        exported = spec.export(bundle, folder, family)
-    is_image_model = bundle.inputs.modality == "image"
-    part = "image preprocessing" if is_image_model else "tokenizer"
-    say(f"written   {exported.folder}: {exported.architecture}, {part}")
-    same = (
-        "the image preprocessing is the same"
-        if is_image_model
-        else f"{exported.texts} texts have the same token ids"
-    )
-    difference = f"logits differ by at most {exported.difference:.1e}"
-    call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"
-    _finish(bundle, run, exported.folder, f"{difference}, {same}", call)
-    return exported
+TARGETS: dict[str, Target] = {
+    "hf": HUGGING_FACE,
+    "ctranslate2": CTRANSLATE2,
+    "onnx": ONNX,
+}
+"""Name of a target -> how it is written and run."""
 
 
-def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
-    spec = spec_of(bundle.config.family)
-    if spec is None or spec.export_to_ctranslate2 is None:
-        raise UsageError(
-            f"{run} is {with_article(bundle.kind)}; only translators and language models can be "
-            "exported to CTranslate2",
-            hint=_other_formats(run, bundle),
-        )
-    with progress(f"writing {folder.name}, and comparing its results"):
-        exported = spec.export_to_ctranslate2(bundle, folder, dtype)
-    say(f"written   {exported.folder}: {exported.dtype}, tokenizer")
-    rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
-    same = (
-        f"log-probabilities of {exported.sequences} random sequences differ by at most "
-        f"{exported.difference:.1e} in float32{rounding}"
-    )
-    call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
-    _finish(bundle, run, exported.folder, same, call)
+def _to(
+    target: Target, bundle: Bundle, run: Path, folder: Path, dtype: str, family: str | None
+) -> Exported:
+    with progress(f"writing {folder.name}, and running it") as report:
+        hint = _other_formats(run, bundle)
+        exported = run_export(bundle, folder, target, dtype, family, run, report, hint)
+    files, size = ", ".join(exported.files), exported.size / 1e6
+    say(f"written   {exported.folder}: {files}, {exported.dtype}, {size:,.1f} MB")
+    say(f"as        {exported.architecture}")
+    call = target.call(exported.folder, exported.architecture)
+    _finish(bundle, run, exported.folder, exported.checked, call, exported.facts)
     return exported
 
 
@@ -152,43 +127,20 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
         f"llama.cpp gives {exported.texts} texts the same token ids; log-probabilities of "
         f"{exported.steps} tokens differ by at most {exported.difference:.1e} in float32{rounding}"
     )
-    _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}")
+    facts = [("dtype", exported.dtype), ("size", f"{size:,.1f} MB")]
+    _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}", facts)
     return exported
 
 
-def _to_onnx(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedONNX:
-    with progress(f"writing {folder.name}, and running it") as report:
-        exported = export_onnx(bundle, folder, dtype, run, report)
-    graphs = ", ".join(exported.files)
-    say(f"written   {exported.folder}: {graphs}, {exported.dtype}, {exported.size / 1e6:,.1f} MB")
-    say(f"beside    files of transformers and transformers.js: {exported.architecture}")
-    by_runtime = [f"{name} by {value:.1e}" for name, value in exported.difference.items()]
-    parts = [f"outputs differ at most in {', in '.join(by_runtime)} (float32)"]
-    if dtype != "float32":
-        parts.append(f"in {dtype} by {exported.rounding:.2g}")
-    if exported.tokens:
-        parts.append(f"{exported.tokens} greedy tokens are the same")
-    if exported.texts:
-        parts.append(f"{exported.texts} texts have the same token ids")
-    parts += _scores(exported.here.scores, exported.there.scores)
-    graph = exported.folder / "onnx" / exported.files[0]
-    call = f"onnxruntime.InferenceSession({str(graph)!r})"
-    _finish(bundle, run, exported.folder, "; ".join(parts), call)
-    return exported
-
-
-def _scores(here: Mapping[str, float], there: Mapping[str, float]) -> list[str]:
-    """Return the scores of the model and of the exported one, in words."""
-    return [f"{name} {there[name]:.4g}, of the run {value:.4g}" for name, value in here.items()]
-
-
-def _finish(bundle: Bundle, run: Path, folder: Path, same: str, call: str) -> None:
+def _finish(
+    bundle: Bundle, run: Path, folder: Path, same: str, call: str, facts: list[tuple[str, str]]
+) -> None:
     """Write the model card, and say how the model was checked and how it is loaded."""
     kind, size = with_article(bundle.kind), parameter_count(bundle.model)
     description = f"{kind[0].upper()}{kind[1:]} with {size:,} parameters"
     # a path of this machine is not that of a reader
     use = f"```\n{call.replace(str(folder), folder.name)}\n```"
-    write_card(run, folder, description=description, checked=same, use=use)
+    write_card(run, folder, description=description, checked=same, use=use, facts=facts)
     say(f"checked   {same}")
     say(f"card      {folder / CARD}: add the licence")
     say(f"next      {call}")
