@@ -11,18 +11,20 @@ from headway.base.errors import UsageError
 from headway.exporting.ctranslate2 import CTRANSLATE2
 from headway.exporting.hugging_face import HUGGING_FACE
 from headway.exporting.onnx.export import ONNX
+from headway.exporting.pt2 import PT2
 from headway.exporting.target import export
 from headway.tasks.opening import spec_of
 from tests.fixtures.export_matrix import CELLS, FAMILIES, TARGETS, TEXTS, YES
 
 DOCS = Path(__file__).parents[2] / "docs/howto/export.md"
 NO = "no: "
-BY_NAME = {"hf": HUGGING_FACE, "onnx": ONNX, "ctranslate2": CTRANSLATE2}
+BY_NAME = {"hf": HUGGING_FACE, "onnx": ONNX, "ctranslate2": CTRANSLATE2, "pt2": PT2}
 PACKAGES = {
     "hf": ["transformers"],
     "onnx": ["onnxruntime", "onnxscript"],
     "gguf": ["gguf", "xllamacpp"],
     "ctranslate2": ["ctranslate2"],
+    "pt2": [],
 }
 EVERY = [
     (family, target, cell)

@@ -13,6 +13,7 @@ from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.exporting.ctranslate2 import CTRANSLATE2
 from headway.exporting.hugging_face import HUGGING_FACE
 from headway.exporting.onnx.export import ONNX
+from headway.exporting.pt2 import PT2
 from headway.exporting.target import Exported, Target
 from headway.exporting.target import export as run_export
 from headway.interop import ExportedGGUF, fitting
@@ -28,11 +29,12 @@ KEEP = "keep it as a Headway model"
 
 @as_flags
 class ExportFlags:
-    to: Literal["hf", "ctranslate2", "gguf", "onnx"] = required(
+    to: Literal["hf", "ctranslate2", "gguf", "onnx", "pt2"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
         "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
         "vocabularies); gguf: a folder with model.gguf, for llama.cpp; onnx: a folder with graphs "
-        "for onnxruntime, OpenVINO and transformers.js."
+        "for onnxruntime, OpenVINO and transformers.js; pt2: a folder with packages that "
+        "AOTInductor compiles for this machine's processor, and loaders in Python and C++."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
         None,
@@ -60,18 +62,19 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     hf supports language models, translators (as MarianMT or Pegasus), encoders of the BERT family
     with their heads (text encoders also for sentence-transformers), image encoders and classifiers,
     and captioners. ctranslate2 and gguf support language models, ctranslate2 translators, too. onnx
-    supports all of these but recurrent translators and linear attention.
+    and pt2 support all of these but recurrent translators and linear attention.
 
     The target's own program runs the folder before it is kept: transformers, if it is installed,
-    CTranslate2, llama.cpp, onnxruntime, and OpenVINO, if it is installed. In float32 outputs must
-    agree to 1e-5 (llama.cpp: 1e-4, and 5e-3 for GPT-2, whose activation it rounds), tokens that are
-    written greedily must be the same, and so must the ids of texts and, but for llama.cpp, the
-    score on the held-out data of the run. Otherwise the folder is removed and the command fails.
+    CTranslate2, llama.cpp, onnxruntime, OpenVINO, if it is installed, or torch. In float32 outputs
+    must agree to 1e-5 (llama.cpp: 1e-4, and 5e-3 for GPT-2, whose activation it rounds), tokens
+    that are written greedily must be the same, and so must the ids of texts and, but for llama.cpp,
+    the score on the held-out data of the run. Otherwise the folder is removed and the command
+    fails.
     """
-    if flags.to == "hf" and flags.dtype is not None:
+    if flags.to in ("hf", "pt2") and flags.dtype is not None:
         raise UsageError(
             f"--dtype {flags.dtype} is for --to ctranslate2, --to gguf and --to onnx; "
-            "a Hugging Face folder has float32 weights"
+            f"--to {flags.to} writes float32 weights"
         )
     if flags.to != "hf" and flags.family is not None:
         raise UsageError(
@@ -92,6 +95,7 @@ TARGETS: dict[str, Target] = {
     "hf": HUGGING_FACE,
     "ctranslate2": CTRANSLATE2,
     "onnx": ONNX,
+    "pt2": PT2,
 }
 """Name of a target -> how it is written and run."""
 
