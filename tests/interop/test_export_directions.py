@@ -6,7 +6,9 @@ import torch
 
 import headway
 from headway.base.settings import override
-from headway.interop import export_translator, export_translator_to_hf
+from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.hugging_face import export_hugging_face
+from headway.interop import write_translator
 from headway.runs import recipe, train
 from headway.text import PretrainedSentenceTokenizer
 from tests.fixtures.command_line import sentences
@@ -32,7 +34,7 @@ def tagged():
 
 
 def test_transformers_translates_tagged_texts_alike(bundle, tmp_path):
-    exported = export_translator_to_hf(bundle.model, bundle.tokenizer, tmp_path / "hf")
+    exported = export_hugging_face(bundle, tmp_path / "hf")
     theirs = getattr(transformers, exported.architecture).from_pretrained(exported.folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported.folder)
     source = bundle.tokenizer.source
@@ -55,7 +57,7 @@ def test_transformers_translates_tagged_texts_alike(bundle, tmp_path):
 
 
 def test_an_exported_folder_is_used_with_the_tags_or_the_language(bundle, tmp_path):
-    export_translator_to_hf(bundle.model, bundle.tokenizer, tmp_path / "hf")
+    write_translator(bundle.model, bundle.tokenizer, tmp_path / "hf")
     again = headway.load(tmp_path / "hf")
     assert isinstance(again.tokenizer.source, PretrainedSentenceTokenizer)
     assert again.languages == bundle.languages == LANGUAGES
@@ -76,7 +78,7 @@ def _beginnings(exported, bundle, texts):
 
 def test_ctranslate2_translates_tagged_texts_alike(bundle, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
-    export_translator(bundle.model, bundle.tokenizer, tmp_path / "ct2")
+    export_ctranslate2(bundle, tmp_path / "ct2")
     translator = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
     engine = tokenizers.Tokenizer.from_file(str(tmp_path / "ct2/tokenizer.json"))
     texts = [text for text in tagged() if "</s>" not in text]

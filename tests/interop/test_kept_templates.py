@@ -30,8 +30,7 @@ LLAMA = {
 def folder(tmp_path):
     shape = {"model_dim": 12, "num_heads": 2, "ffn_dim": 20, "num_layers": 1, "max_length": 48}
     config = GPTConfig(vocabulary=300, **shape, **LLAMA)
-    interop.export(random_gpt(config), Bytes(), tmp_path / "base", "llama")
-    (tmp_path / "base" / "MANIFEST.json").unlink()  # tests change files
+    interop.write_text_model(random_gpt(config), Bytes(), tmp_path / "base", "llama")
     return tmp_path / "base"
 
 
@@ -47,7 +46,9 @@ def test_templates_and_their_tokens_survive_saving_and_export(by_name, names, fo
     bundle.save(tmp_path / "saved")
     saved = headway.load(tmp_path / "saved")
     settings = saved.settings
-    interop.export(saved.model, saved.tokenizer, tmp_path / "again", "llama", settings=settings)
+    interop.write_text_model(
+        saved.model, saved.tokenizer, tmp_path / "again", "llama", settings=settings
+    )
     for place in ("saved", "again"):
         assert template_of(tmp_path / place) == expected
         assert headway.load(tmp_path / place).settings.template == expected

@@ -13,7 +13,7 @@ from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.embed import EmbedFlags, embed
 from headway.data.encoder_batches import collate_encoder_batch
-from headway.interop import export, read_sentence_folder
+from headway.interop import read_sentence_folder, write_text_model
 from headway.tasks.masked_language_modeling.model import to_hugging_face
 from headway.tasks.sentence_embedding.objective import text_vectors
 from tests.fixtures.command_line import headway
@@ -36,7 +36,7 @@ def listed(kinds, paths=("", "1_Pooling", "2_Normalize")):
 def folder(tmp_path):
     """Write a folder of transformers with the two additional files of sentence-transformers."""
     bundle = encoder()
-    export(bundle.model, bundle.tokenizer, tmp_path / "there")
+    write_text_model(bundle.model, bundle.tokenizer, tmp_path / "there")
     write(tmp_path / "there", listed(MODULES))
     write(tmp_path / "there" / "1_Pooling", {"pooling_mode_cls_token": True}, "config.json")
     return tmp_path / "there"

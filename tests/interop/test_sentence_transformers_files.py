@@ -6,7 +6,7 @@ import pytest
 
 from headway import load
 from headway.base.errors import DataError
-from headway.interop import export, read_sentence_folder
+from headway.interop import read_sentence_folder, write_text_model
 from tests.fixtures.small_encoder import TEXTS, encoder
 
 TYPES = ("Transformer", "Pooling", "Normalize")
@@ -23,8 +23,7 @@ def modules(types):
 @pytest.fixture
 def folder(tmp_path):
     bundle = encoder()
-    export(bundle.model, bundle.tokenizer, tmp_path / "st")
-    (tmp_path / "st" / "MANIFEST.json").unlink()  # the tests change its files
+    write_text_model(bundle.model, bundle.tokenizer, tmp_path / "st")
     (tmp_path / "st" / "1_Pooling").mkdir()
     write(tmp_path / "st" / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
     write(

@@ -8,8 +8,9 @@ import torch
 
 import headway
 from headway.base.errors import DataError, UsageError
+from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.hugging_face import export_hugging_face
 from headway.inspection.alignment import align, links
-from headway.interop import export_translator, export_translator_to_hf
 from headway.interop.translator_languages import M2M100_CODES
 from headway.tasks.translation.options import TranslateInput
 from headway.text import TokenizerPair
@@ -94,8 +95,7 @@ def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
     folder, _, _ = folders[family]
     source, other = LANGUAGES[family][0], OTHERS[family.removesuffix("-first")]
     chosen = headway.load(folder).into(source, other)
-    parts = (chosen.model, chosen.tokenizer, tmp_path / "out")
-    exported = export_translator_to_hf(*parts, settings=chosen.settings)
+    exported = export_hugging_face(chosen, tmp_path / "out")
     again = headway.load(exported.folder)
     assert again.tokenizer.source.language == other and again.tokenizer.target.language == source
     assert again.search(SENTENCES, beam=2) == chosen.search(SENTENCES, beam=2)
@@ -115,7 +115,7 @@ def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
         ((best,),) = chosen.search([text], beam=1)
         assert list(best.tokens) == expected
     with pytest.raises(UsageError, match="tokens of the source and the target language"):
-        export_translator(chosen.model, chosen.tokenizer, tmp_path / "ct2")
+        export_ctranslate2(chosen, tmp_path / "ct2")
 
 
 def test_the_languages_of_m2m100_are_those_of_its_tokenizer():

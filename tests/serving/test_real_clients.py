@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headway.interop import export
+from headway.interop import write_text_model
 from tests.fixtures import bundles
 from tests.fixtures.chat_model import BUNDLE, HELLO, TEMPLATE
 from tests.fixtures.image_classifiers import classifier
@@ -255,7 +255,7 @@ def test_lm_eval_over_http_scores_as_on_the_exported_folder(tmp_path):
         (" ".join(rng.choice(words, 6)), " " + " ".join(rng.choice(words, 3))) for _ in range(40)
     ]
     folder = tmp_path / "hf"
-    export(MODEL.model, MODEL.tokenizer, folder)
+    write_text_model(MODEL.model, MODEL.tokenizer, folder)
     with running({"gpt": MODEL}) as client:
         requests = [
             Instance(request_type="loglikelihood", doc={}, arguments=pair, idx=number)

@@ -12,7 +12,7 @@ from headway.base.metrics_file import read_metrics
 from headway.base.sharing import Share
 from headway.cli.main import main
 from headway.evaluation.scores import Metric, Scores
-from headway.interop import export
+from headway.interop import write_text_model
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring
@@ -124,7 +124,7 @@ def test_a_file_is_scored_in_windows_and_documents(run, length):
 
 def test_a_model_of_another_library_is_scored_on_a_file(run, tmp_path):
     bundle = load(run)
-    export(bundle.model, bundle.tokenizer, tmp_path / "hf")
+    write_text_model(bundle.model, bundle.tokenizer, tmp_path / "hf")
     foreign = scores_of_file(load(tmp_path / "hf"), run.parent / "other.txt", length=11)
     assert foreign["nats"] == pytest.approx(mean_nats(bundle, [TEXT], 11), rel=1e-4)
 

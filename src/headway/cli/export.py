@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,9 +10,14 @@ from headway.base.errors import UsageError
 from headway.base.settings import required, setting
 from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.exporting.onnx.export import ExportedONNX, export_onnx
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.onnx.export import ONNX
+from headway.exporting.pt2 import PT2
+from headway.exporting.target import Exported, Target
+from headway.exporting.target import export as run_export
 from headway.exporting.web.export import PAGE, ExportedWeb, export_web
-from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
+from headway.interop import ExportedGGUF, fitting
 from headway.interop.gguf import FILE as GGUF_FILE
 from headway.models.contracts import parameter_count
 from headway.runs.card import CARD, write_card
@@ -27,17 +31,17 @@ KEEP = "keep it as a Headway model"
 
 @as_flags
 class ExportFlags:
-    to: Literal["hf", "ctranslate2", "gguf", "onnx", "web"] = required(
+    to: Literal["hf", "ctranslate2", "gguf", "onnx", "web", "pt2"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
         "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
         "vocabularies); gguf: a folder with model.gguf, for llama.cpp; onnx: a folder with graphs "
-        "for onnxruntime, OpenVINO and transformers.js; web: a folder with index.html, a page that "
-        "computes without a network."
+        "for onnxruntime, OpenVINO and transformers.js; web: a folder with index.html, a page "
+        "that computes without a network; pt2: a folder with packages that AOTInductor compiles "
+        "for this machine's processor, and loaders in Python and C++."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
         None,
-        "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf, RUN/onnx, "
-        "RUN/web.",
+        "New folder for the exported model. If unset, RUN/hf, RUN/onnx and so on.",
     )
     family: str | None = setting(
         None,
@@ -65,23 +69,22 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
 
     hf supports language models, translators (as MarianMT or Pegasus), encoders of the BERT family
     with their heads (text encoders also for sentence-transformers), image encoders and classifiers,
-    and captioners. The exported model is loaded again: its logits must agree to 1e-4, and its
-    tokenizer must give the same ids. ctranslate2 supports translators and language models.
-    CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
-    gguf supports language models. llama.cpp loads the file: it must give texts the same ids, and
-    its log-probabilities must agree to 1e-4 in float32 (to 5e-3 for GPT-2, whose activation it
-    rounds). onnx supports all of these but recurrent translators and linear attention. onnxruntime,
-    and OpenVINO if it is installed, run the graphs: outputs must agree to 1e-5, 32 tokens that are
-    written greedily must be the same, and so must the score on the held-out data of the run. web
-    supports language models, translators, masked words, classifiers of texts and images, and
-    captioners: index.html answers and draws the attention, from a file and without a network. Node
-    runs its code: ids, logits, attention and greedy tokens must be those of the model. Otherwise
-    the folder is removed and the command fails.
+    and captioners. ctranslate2 and gguf support language models, ctranslate2 translators, too. onnx
+    and pt2 support all of these but recurrent translators and linear attention. web supports
+    language models, translators, masked words, classifiers of texts and images, and captioners:
+    index.html answers and draws the attention, from a file and without a network.
+
+    The target's own program runs the folder before it is kept: transformers, if it is installed,
+    CTranslate2, llama.cpp, onnxruntime, OpenVINO, if it is installed, Node or torch. In float32
+    outputs must agree to 1e-5 (llama.cpp: 1e-4, and 5e-3 for GPT-2, whose activation it rounds),
+    tokens that are written greedily must be the same, and so must the ids of texts and, but for
+    llama.cpp, the score on the held-out data of the run. Otherwise the folder is removed and the
+    command fails.
     """
-    if flags.to == "hf" and flags.dtype is not None:
+    if flags.to in ("hf", "pt2") and flags.dtype is not None:
         raise UsageError(
             f"--dtype {flags.dtype} is for --to ctranslate2, gguf, onnx and web; "
-            "a Hugging Face folder has float32 weights"
+            f"--to {flags.to} writes float32 weights"
         )
     if flags.to != "hf" and flags.family is not None:
         raise UsageError(
@@ -91,63 +94,37 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     if flags.to != "web" and flags.runtime is not None:
         raise UsageError(f"--runtime is for --to web; --to {flags.to} needs no such packages")
     bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
-    exported: Exported | ExportedCTranslate2 | ExportedGGUF | ExportedONNX | ExportedWeb
-    if flags.to == "hf":
-        exported = _to_hugging_face(bundle, run, folder, flags.family)
-    elif flags.to == "gguf":
-        exported = _to_gguf(bundle, run, folder, flags.dtype or "float32")
-    elif flags.to == "onnx":
-        exported = _to_onnx(bundle, run, folder, flags.dtype or "float32")
+    dtype = flags.dtype or "float32"
+    if flags.to == "gguf":
+        result: ExportedGGUF | ExportedWeb | Exported = _to_gguf(bundle, run, folder, dtype)
     elif flags.to == "web":
-        exported = _to_web(bundle, run, folder, flags.dtype or "float32", flags.runtime)
+        result = _to_web(bundle, run, folder, dtype, flags.runtime)
     else:
-        exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
+        result = _to(TARGETS[flags.to], bundle, run, folder, dtype, flags.family)
     if flags.json:
-        data_json({**asdict(exported), "folder": str(exported.folder)})
+        data_json({**asdict(result), "folder": str(result.folder)})
 
 
-def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
-    spec = spec_of(bundle.config.family)
-    if spec is None or spec.export is None:
-        raise UsageError(
-            f"{run} is {with_article(bundle.kind)}, which cannot be exported: Hugging Face has no "
-            "such model",
-            hint=KEEP,
-        )
-    with progress(f"writing {folder.name}, and comparing its results"):
-        exported = spec.export(bundle, folder, family)
-    is_image_model = bundle.inputs.modality == "image"
-    part = "image preprocessing" if is_image_model else "tokenizer"
-    say(f"written   {exported.folder}: {exported.architecture}, {part}")
-    same = (
-        "the image preprocessing is the same"
-        if is_image_model
-        else f"{exported.texts} texts have the same token ids"
-    )
-    difference = f"logits differ by at most {exported.difference:.1e}"
-    call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"
-    _finish(bundle, run, exported.folder, f"{difference}, {same}", call)
-    return exported
+TARGETS: dict[str, Target] = {
+    "hf": HUGGING_FACE,
+    "ctranslate2": CTRANSLATE2,
+    "onnx": ONNX,
+    "pt2": PT2,
+}
+"""Name of a target -> how it is written and run."""
 
 
-def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
-    spec = spec_of(bundle.config.family)
-    if spec is None or spec.export_to_ctranslate2 is None:
-        raise UsageError(
-            f"{run} is {with_article(bundle.kind)}; only translators and language models can be "
-            "exported to CTranslate2",
-            hint=_other_formats(run, bundle),
-        )
-    with progress(f"writing {folder.name}, and comparing its results"):
-        exported = spec.export_to_ctranslate2(bundle, folder, dtype)
-    say(f"written   {exported.folder}: {exported.dtype}, tokenizer")
-    rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
-    same = (
-        f"log-probabilities of {exported.sequences} random sequences differ by at most "
-        f"{exported.difference:.1e} in float32{rounding}"
-    )
-    call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
-    _finish(bundle, run, exported.folder, same, call)
+def _to(
+    target: Target, bundle: Bundle, run: Path, folder: Path, dtype: str, family: str | None
+) -> Exported:
+    with progress(f"writing {folder.name}, and running it") as report:
+        hint = _other_formats(run, bundle)
+        exported = run_export(bundle, folder, target, dtype, family, run, report, hint)
+    files, size = ", ".join(exported.files), exported.size / 1e6
+    say(f"written   {exported.folder}: {files}, {exported.dtype}, {size:,.1f} MB")
+    say(f"as        {exported.architecture}")
+    call = target.call(exported.folder, exported.architecture)
+    _finish(bundle, run, exported.folder, exported.checked, call, exported.facts)
     return exported
 
 
@@ -168,28 +145,8 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
         f"llama.cpp gives {exported.texts} texts the same token ids; log-probabilities of "
         f"{exported.steps} tokens differ by at most {exported.difference:.1e} in float32{rounding}"
     )
-    _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}")
-    return exported
-
-
-def _to_onnx(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedONNX:
-    with progress(f"writing {folder.name}, and running it") as report:
-        exported = export_onnx(bundle, folder, dtype, run, report)
-    graphs = ", ".join(exported.files)
-    say(f"written   {exported.folder}: {graphs}, {exported.dtype}, {exported.size / 1e6:,.1f} MB")
-    say(f"beside    files of transformers and transformers.js: {exported.architecture}")
-    by_runtime = [f"{name} by {value:.1e}" for name, value in exported.difference.items()]
-    parts = [f"outputs differ at most in {', in '.join(by_runtime)} (float32)"]
-    if dtype != "float32":
-        parts.append(f"in {dtype} by {exported.rounding:.2g}")
-    if exported.tokens:
-        parts.append(f"{exported.tokens} greedy tokens are the same")
-    if exported.texts:
-        parts.append(f"{exported.texts} texts have the same token ids")
-    parts += _scores(exported.here.scores, exported.there.scores)
-    graph = exported.folder / "onnx" / exported.files[0]
-    call = f"onnxruntime.InferenceSession({str(graph)!r})"
-    _finish(bundle, run, exported.folder, "; ".join(parts), call)
+    facts = [("dtype", exported.dtype), ("size", f"{size:,.1f} MB")]
+    _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}", facts)
     return exported
 
 
@@ -201,35 +158,24 @@ def _to_web(
         exported = export_web(
             bundle, folder, dtype, run, report, runtime=runtime, examples=examples
         )
-    page, found = exported.folder / PAGE, exported.in_node
-    say(
-        f"written   {page}: {exported.onnx.dtype}, {exported.size / 1e6:,.1f} MB, without a network"
-    )
-    parts = [
-        f"logits differ at most by {found.difference:.1e} in {found.version}",
-        f"attention weights by {found.of_attention:.1e}",
-    ]
-    if found.tokens:
-        parts.append(f"{found.tokens} greedy tokens are the same")
-    if found.texts:
-        parts.append(f"{found.texts} texts have the same token ids")
-    parts += _scores(exported.onnx.here.scores, exported.onnx.there.scores)
-    _finish(bundle, run, exported.folder, "; ".join(parts), f"open {page} in a browser")
+    page, found, size = exported.folder / PAGE, exported.in_node, exported.size / 1e6
+    say(f"written   {page}: {exported.onnx.dtype}, {size:,.1f} MB, without a network")
+    in_node = f"in {found.version} logits differ at most by {found.difference:.1e}"
+    same = f"{in_node}, attention weights by {found.of_attention:.1e}; {exported.onnx.checked}"
+    call = f"open {page} in a browser"
+    _finish(bundle, run, exported.folder, same, call, exported.onnx.facts)
     return exported
 
 
-def _scores(here: Mapping[str, float], there: Mapping[str, float]) -> list[str]:
-    """Return the scores of the model and of the exported one, in words."""
-    return [f"{name} {there[name]:.4g}, of the run {value:.4g}" for name, value in here.items()]
-
-
-def _finish(bundle: Bundle, run: Path, folder: Path, same: str, call: str) -> None:
+def _finish(
+    bundle: Bundle, run: Path, folder: Path, same: str, call: str, facts: list[tuple[str, str]]
+) -> None:
     """Write the model card, and say how the model was checked and how it is loaded."""
     kind, size = with_article(bundle.kind), parameter_count(bundle.model)
     description = f"{kind[0].upper()}{kind[1:]} with {size:,} parameters"
     # a path of this machine is not that of a reader
     use = f"```\n{call.replace(str(folder), folder.name)}\n```"
-    write_card(run, folder, description=description, checked=same, use=use)
+    write_card(run, folder, description=description, checked=same, use=use, facts=facts)
     say(f"checked   {same}")
     say(f"card      {folder / CARD}: add the licence")
     say(f"next      {call}")

@@ -20,8 +20,10 @@ from headway.exporting.onnx.export import (
     open_export,
 )
 from headway.exporting.onnx.running import RUNTIMES
+from headway.exporting.pt2 import PT2, open_pt2
+from headway.exporting.pt2 import runtime as pt2_version
 
-AUTO, HEADWAY, LLAMA_CPP = "auto", "headway", "llama.cpp"
+AUTO, HEADWAY, LLAMA_CPP, AOTINDUCTOR = "auto", "headway", "llama.cpp", "aotinductor"
 GGUF = ".gguf"
 
 
@@ -47,14 +49,16 @@ class OpenedExport:
 
 @contextmanager
 def opened_export(path: Path, runtime: str = AUTO) -> Iterator[OpenedExport | None]:
-    """Yield an exported model: a folder or graph of `headway export --to onnx`, or a GGUF file.
+    """Yield an exported model: a folder or graph of `headway export --to onnx`, a folder of
+    `--to pt2`, or a GGUF file.
 
-    runtime: a key of `RUNTIMES`, llama.cpp, or headway, which computes a GGUF file by itself; auto
-    is onnxruntime or llama.cpp. Yields None for any other path, and for headway. Raises UsageError
-    for a runtime that cannot run the file.
+    runtime: a key of `RUNTIMES`, aotinductor, llama.cpp, or headway, which computes a GGUF file by
+    itself; auto is onnxruntime, aotinductor or llama.cpp. Yields None for any other path, and for
+    headway. Raises UsageError for a runtime that cannot run the file.
     """
-    graph, gguf = is_export(path), path.suffix == GGUF
+    graph, gguf, compiled = is_export(path), path.suffix == GGUF, PT2.weights(path)
     possible = [*RUNTIMES] if graph else [LLAMA_CPP, HEADWAY] if gguf else [HEADWAY]
+    possible = [AOTINDUCTOR] if compiled else possible
     if runtime not in (AUTO, *possible):
         raise UsageError(
             f"--runtime {runtime} cannot run {path}", hint=f"--runtime {' or '.join(possible)}"
@@ -66,6 +70,13 @@ def opened_export(path: Path, runtime: str = AUTO) -> Iterator[OpenedExport | No
             dtype=dtype_of(folder),
             size=sum(file.stat().st_size for file in (folder / GRAPHS_FOLDER).glob("*.onnx")),
             runtime=RUNTIMES[name].version,
+        )
+    elif compiled:
+        yield OpenedExport(
+            bundle=open_pt2(path),
+            dtype="float32",
+            size=sum(file.stat().st_size for file in compiled),
+            runtime=pt2_version(),
         )
     elif gguf and runtime != HEADWAY:
         with llama_cpp.opened_gguf(path) as bundle:

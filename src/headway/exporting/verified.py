@@ -1,12 +1,13 @@
 """An exported model against the original: outputs, greedy tokens, ids of texts, score of the task.
 
 The exported model takes part as a model or a bundle of the same class, whose network is a real
-runtime (`exporting.onnx.stand_ins`). So one comparison serves every format.
+runtime (`exporting.families`). So one comparison serves every format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -14,42 +15,30 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer as Engine
-from torch import nn
 
 from headway.base.config_files import RUN_FILE
 from headway.base.errors import HeadwayError
 from headway.base.shapes import Tensor
 from headway.bundle import Bundle
+from headway.evaluation import Sums, paired_bootstrap
+from headway.exporting.families import FAMILIES
+from headway.exporting.inputs import LONGEST, Inputs, RealTexts, room
+from headway.exporting.onnx.stand_ins import FROM_CLASS_TOKEN
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
-from headway.models import (
-    GPT,
-    Bert,
-    BertClassifier,
-    BertQuestionAnswering,
-    BertTagger,
-    Captioner,
-    Translator,
-    ViT,
-    ViTClassifier,
-)
-from headway.models.classifier import TextClassifier
+from headway.models import Bert, Translator
 from headway.runs.evaluation import evaluate_model
-from headway.text import TokenizerPair
+from headway.text import EncoderTokenizer, TokenizerPair
 
 TOLERANCE = 1e-5
 """Maximum difference of an output in float32, for outputs of magnitude 1 or less; larger outputs
 may differ in proportion."""
 SHAPES = ((1, 1), (3, 19), (2, 5))
 """Numbers and lengths of the sequences that are compared; none is traced."""
-LONGEST = 200
-"""One more sequence has this length, or the greatest that the model can read."""
 STEPS = 32
 """Tokens that are written greedily after each prompt."""
 SAME_SCORE = 5e-3
 """Maximum difference of a score in float32, for scores of magnitude 1 or less: near-ties may be
 decided otherwise."""
-
-Inputs = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,40 +55,77 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The scores of a model on examples. seconds: the time of the evaluation."""
+    """The scores of a model on examples. seconds: the time of the evaluation. intervals: name of a
+    score -> between which numbers 95 % of the scores of resampled examples lie."""
 
     scores: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     examples: int = 0
     seconds: float = 0.0
 
 
 def compare_models(
-    ours: Any, theirs: Any, where: str, tolerance: float | None = TOLERANCE
+    ours: Any,
+    theirs: Any,
+    where: str,
+    tolerance: float | None = TOLERANCE,
+    texts: RealTexts | None = None,
 ) -> Comparison:
     """Compare a model with the one that a runtime computes.
 
-    tolerance: None measures only. Raises HeadwayError if outputs differ by more than `tolerance`,
-    or if another token is the most probable one.
+    tolerance: None measures only. texts: what a translator reads; None: random tokens. Raises
+    HeadwayError if outputs differ by more than `tolerance`, or if another token is the most
+    probable one.
     """
-    kind, generator = type(ours), torch.Generator().manual_seed(0)
+    family, generator = FAMILIES[type(ours)], torch.Generator().manual_seed(0)
     difference, tokens = 0.0, 0
+    has_ends = texts is not None and isinstance(ours, Translator)
+    shapes = SHAPES[1:] if has_ends else SHAPES  # a text and its end are two tokens
     with torch.inference_mode():
-        for shape in (*SHAPES, (1, min(LONGEST, _room(ours)))):
-            inputs = INPUTS[kind](ours, *shape, generator)
-            mine, yours = (_outputs(model, inputs) for model in (ours, theirs))
-            what = f"the outputs for {shape[0]} inputs of length {shape[1]}"
+        for rows, length in (*shapes, (1, min(LONGEST, room(ours)))):
+            inputs: Any = family.inputs(ours, rows, length, generator)
+            if texts is not None:
+                inputs = texts.pairs(*inputs) if has_ends else texts.texts(*inputs)
+            mine, yours = (_outputs(model, inputs, texts) for model in (ours, theirs))
+            what = f"the outputs for {rows} inputs of length {length}"
             further = _differing(mine, yours, what, where, tolerance)
-            difference = max(difference, further)
-        if kind in STARTS:
-            tokens, further = _greedy(ours, theirs, generator, where, tolerance)
+            difference = max(difference, further, _heads(ours, theirs, inputs, where, tolerance))
+        if family.start is not None:
+            inputs, first = family.start(ours, generator)
+            if texts is not None:
+                source, _, keys = texts.pairs(inputs[0], first, inputs[1])
+                inputs, first = (source, keys), texts.targets_of(first)
+            steps = _Steps(ours, theirs, where, tolerance, texts)
+            tokens, further = steps.compare(inputs, first)
             difference = max(difference, further)
     return Comparison(difference=difference, tokens=tokens)
 
 
-def _outputs(model: Any, inputs: Inputs) -> Tensor:
+def _outputs(model: Any, inputs: Inputs, texts: RealTexts | None) -> Tensor:
     has_no_head = isinstance(model, Bert) and model.masked_lm_head is None
     output: Tensor = (model.encode if has_no_head else model)(*inputs)
-    return output
+    return output if texts is None else texts.predicted(output)
+
+
+def _heads(ours: Any, theirs: Any, inputs: Inputs, where: str, tolerance: float | None) -> float:
+    """Return the difference of what an encoder computes from [CLS], if the runtime has it."""
+    if not isinstance(ours, Bert):
+        return 0.0
+    mine, yours = (_from_class_token(model, inputs) for model in (ours, theirs))
+    pairs = [(name, mine[name], yours[name]) for name in mine if name in yours]
+    return max([0.0, *(_differing(a, b, name, where, tolerance) for name, a, b in pairs)])
+
+
+def _from_class_token(model: Any, inputs: Inputs) -> dict[str, Tensor]:
+    if hasattr(model, FROM_CLASS_TOKEN):  # of a runtime
+        outputs: dict[str, Tensor] = getattr(model, FROM_CLASS_TOKEN)(*inputs)
+        return outputs
+    hidden, known = model.encode(*inputs), {}
+    if model.pooler is not None:
+        known["pooler_output"] = model.pool(hidden)
+    if model.next_sentence is not None:
+        known["seq_relationship_logits"] = model.follows(hidden)
+    return known
 
 
 def _differing(
@@ -123,127 +149,39 @@ def _differing(
     return difference
 
 
-def _greedy(
-    ours: Any, theirs: Any, generator: torch.Generator, where: str, tolerance: float | None
-) -> tuple[int, float]:
-    """Write the most probable tokens with caches; return their number, and the difference of the
-    logits."""
-    inputs, tokens = STARTS[type(ours)](ours, generator)
-    states, difference, count = [model.start(*inputs) for model in (ours, theirs)], 0.0, 0
-    room = _room(ours) - max(states[0].lengths) - 1
-    for number in range(min(STEPS, room)):
-        (logits, first), (other, second) = (
-            model.step(tokens, state) for model, state in zip((ours, theirs), states, strict=True)
-        )
-        states = [first, second]
-        what = f"the logits of greedy token {number + 1}"
-        difference = max(difference, _differing(logits, other, what, where, tolerance))
-        tokens, there = logits[:, -1:].argmax(-1), other[:, -1:].argmax(-1)
-        behind = logits[:, -1].gather(-1, tokens) - logits[:, -1].gather(-1, there)
-        if tolerance is not None and float(behind.max()) > 2 * difference:  # no near-tie
-            raise HeadwayError(
-                f"greedy token {number + 1} is another one in the runtime; the folder was removed",
-                where,
+@dataclass(frozen=True)
+class _Steps:
+    """Tokens that two models write, each with its cache: the most probable ones of the first."""
+
+    ours: Any
+    theirs: Any
+    where: str
+    tolerance: float | None
+    texts: RealTexts | None
+
+    def compare(self, inputs: Inputs, tokens: Tensor) -> tuple[int, float]:
+        """Return the number of tokens, and the difference of the logits."""
+        models = (self.ours, self.theirs)
+        states, difference, count = [model.start(*inputs) for model in models], 0.0, 0
+        for number in range(min(STEPS, room(self.ours) - max(states[0].lengths) - 1)):
+            steps = [model.step(tokens, s) for model, s in zip(models, states, strict=True)]
+            states = [state for _, state in steps]
+            logits, other = (
+                step if self.texts is None else self.texts.predicted(step) for step, _ in steps
             )
-        count += len(tokens)
-    return count, difference
-
-
-def _room(model: Any) -> int:
-    """Return the greatest length of a sequence, of a model of texts."""
-    if isinstance(model, Translator):
-        limits = [limit for limit in (model.max_source, model.max_target) if limit]
-        return min([LONGEST, *limits])
-    return getattr(model, "max_length", None) or _limit(model.config) or LONGEST
-
-
-def _limit(config: Any) -> int | None:
-    """Return the limit that a configuration or that of its encoder names."""
-    limit: int | None = getattr(getattr(config, "bert", config), "max_length", None)
-    return limit
-
-
-def _ids(below: int, rows: int, length: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(below, (rows, length), generator=generator)
-
-
-def _padded(rows: int, length: int) -> Tensor:
-    """Return masks (B T) of sequences of different lengths, with padding at the right."""
-    lengths = [max(1, length - 4 * n) for n in range(rows)]
-    return torch.arange(length) < torch.tensor(lengths)[:, None]
-
-
-def _texts(model: Any, rows: int, length: int, generator: torch.Generator) -> Inputs:
-    """Tokens, mask and segments: the second half is a second text."""
-    config = model.config
-    config = getattr(config, "bert", getattr(config, "gpt", config))
-    length = min(length, _room(model))
-    tokens = _ids(config.vocabulary, rows, length, generator)
-    types = (torch.arange(length) >= length // 2).long().expand(rows, -1)
-    has_types = getattr(config, "token_types", 0) > 1
-    return tokens, _padded(rows, length), types.contiguous() if has_types else None
-
-
-def _language(model: GPT, rows: int, length: int, generator: torch.Generator) -> Inputs:
-    return (_ids(model.config.vocabulary, rows, min(length, _room(model)), generator),)
-
-
-def _pairs(model: Translator, rows: int, length: int, generator: torch.Generator) -> Inputs:
-    length = min(length, _room(model))
-    source = _ids(model.config.source_vocabulary, rows, length, generator)
-    target = _ids(model.config.target_vocabulary, rows, max(1, length - 2), generator)
-    return source, target, _padded(rows, length)
-
-
-def _images(model: Any, rows: int, length: int, generator: torch.Generator) -> Inputs:
-    vit = getattr(model.config, "vit", model.config)
-    return (torch.randn(rows, vit.channels, *vit.image, generator=generator),)
-
-
-def _captions(model: Captioner, rows: int, length: int, generator: torch.Generator) -> Inputs:
-    length, gpt = min(length, _room(model)), model.config.gpt
-    images = _images(model, rows, length, generator)
-    return (*images, _ids(gpt.vocabulary, rows, length, generator))
-
-
-INPUTS: dict[type[nn.Module], Callable[[Any, int, int, torch.Generator], Inputs]] = {
-    GPT: _language,
-    Bert: _texts,
-    BertClassifier: _texts,
-    BertTagger: _texts,
-    BertQuestionAnswering: _texts,
-    TextClassifier: _texts,
-    ViT: _images,
-    ViTClassifier: _images,
-    Translator: _pairs,
-    Captioner: _captions,
-}
-"""Class of a model -> the function that makes its inputs, from the model, the number and the length
-of the sequences and a generator."""
-
-
-def _prompts(model: GPT, generator: torch.Generator) -> tuple[Inputs, Tensor]:
-    rows, length = 3, min(9, _room(model) - 2)
-    return (_ids(model.config.vocabulary, rows, length, generator), _padded(rows, length)), _ids(
-        model.config.vocabulary, rows, 1, generator
-    )
-
-
-def _sources(model: Translator, generator: torch.Generator) -> tuple[Inputs, Tensor]:
-    source, _, keys = _pairs(model, 3, 9, generator)
-    return (source, keys), _ids(model.config.target_vocabulary, 3, 1, generator)
-
-
-def _pictures(model: Captioner, generator: torch.Generator) -> tuple[Inputs, Tensor]:
-    return _images(model, 2, 1, generator), _ids(model.config.gpt.vocabulary, 2, 1, generator)
-
-
-STARTS: dict[type[nn.Module], Callable[[Any, torch.Generator], tuple[Inputs, Tensor]]] = {
-    GPT: _prompts,
-    Translator: _sources,
-    Captioner: _pictures,
-}
-"""Class of a model that writes -> the function that makes what it starts from, and first tokens."""
+            what = f"the logits of greedy token {number + 1}"
+            further = _differing(logits, other, what, self.where, self.tolerance)
+            difference = max(difference, further)
+            tokens, there = logits[:, -1:].argmax(-1), other[:, -1:].argmax(-1)
+            behind = logits[:, -1].gather(-1, tokens) - logits[:, -1].gather(-1, there)
+            if self.tolerance is not None and float(behind.max()) > 2 * difference:  # no near-tie
+                raise HeadwayError(
+                    f"greedy token {number + 1} is another one in the runtime; the folder was "
+                    "removed",
+                    self.where,
+                )
+            count += len(tokens)
+        return count, difference
 
 
 def compare_readers(ours: Bundle, theirs: Bundle, where: str) -> int:
@@ -253,8 +191,10 @@ def compare_readers(ours: Bundle, theirs: Bundle, where: str) -> int:
     names of classes or another preprocessing of images.
     """
     count = 0
-    for one, other in zip(_tokenizers(ours), _tokenizers(theirs), strict=True):
-        mine, yours = (_special(tokenizer) for tokenizer in (one, other))
+    for one, other in zip(tokenizers_of(ours), tokenizers_of(theirs), strict=True):
+        mine, yours = _special(one, ours), _special(other, theirs)
+        if isinstance(getattr(ours, "tokenizer", None), TokenizerPair) and one is not _last(ours):
+            del mine["bos"], yours["bos"]  # nothing begins with that of a source
         if mine != yours:
             name = next(name for name in mine if mine[name] != yours.get(name))
             raise HeadwayError(
@@ -276,11 +216,53 @@ def compare_readers(ours: Bundle, theirs: Bundle, where: str) -> int:
     return count
 
 
+def _last(bundle: Bundle) -> Any:
+    """Return the tokenizer of what is written."""
+    return tokenizers_of(bundle)[-1]
+
+
+def real_texts(bundle: Bundle, never: Collection[int] = ()) -> RealTexts | None:
+    """Return the tokens of the texts of a translator or an encoder; of other bundles any may occur.
+
+    never: tokens that the runtime does not predict.
+    """
+    tokenizers = tokenizers_of(bundle)
+    if len(tokenizers) == 2:
+        first, last = tokenizers
+        special = [{*side.special_ids.values()} for side in tokenizers]
+        ends = (first.eos, last.bos)
+    elif tokenizers and isinstance(tokenizers[0], EncoderTokenizer):
+        first = last = tokenizers[0]
+        special, ends = [{*first.special_ids}] * 2, (0, 0)
+    else:
+        return None
+    sources, targets = (
+        torch.tensor(sorted({*range(side.size)} - ids))
+        for side, ids in zip((first, last), special, strict=True)
+    )
+    return RealTexts(
+        sources=sources,
+        targets=targets,
+        source_end=ends[0],
+        target_start=ends[1],
+        never=torch.tensor(sorted(never), dtype=torch.long),
+    )
+
+
 def _reader(bundle: Any) -> Any:
     return getattr(bundle, "reader", bundle)
 
 
-def _tokenizers(bundle: Any) -> Sequence[Any]:
+def with_network(bundle: Bundle, network: Any) -> Bundle:
+    """Return a copy of a bundle with another network."""
+    other: Any = copy(bundle)
+    other.model = network
+    result: Bundle = other
+    return result
+
+
+def tokenizers_of(bundle: Any) -> Sequence[Any]:
+    """Return the tokenizers of a bundle: none, one, or those of source and target."""
     tokenizer = getattr(bundle, "tokenizer", None)
     if tokenizer is None:
         tokenizer = getattr(_reader(bundle), "tokenizer", None)
@@ -289,13 +271,15 @@ def _tokenizers(bundle: Any) -> Sequence[Any]:
     return () if tokenizer is None else (tokenizer,)
 
 
-def _special(tokenizer: Any) -> dict[str, object]:
+def _special(tokenizer: Any, bundle: Any) -> dict[str, object]:
     """Return the ids of the special tokens by name."""
     special = getattr(tokenizer, "special_tokens", None)
     if special is not None:
         return dict(vars(special))
     names = ("pad", "bos", "eos", "ends")
     found = {name: getattr(tokenizer, name, None) for name in names}
+    if hasattr(_reader(bundle), "first"):  # the token of a language may begin a caption
+        found["bos"] = _reader(bundle).first(None)
     return {n: list(v) if n == "ends" and v is not None else v for n, v in found.items()}
 
 
@@ -308,8 +292,8 @@ def check_special_tokens(bundle: Bundle, folder: Path, where: str) -> None:
         return
     engine = Engine.from_file(str(folder / TOKENIZER_FILE))
     special = {i for i, token in engine.get_added_tokens_decoder().items() if token.special}
-    for tokenizer in _tokenizers(bundle):
-        for name, token in _special(tokenizer).items():
+    for tokenizer in tokenizers_of(bundle):
+        for name, token in _special(tokenizer, bundle).items():
             if isinstance(token, int) and token not in special:
                 raise HeadwayError(
                     f"the token {name}={token} is not special in {TOKENIZER_FILE}; the folder was "
@@ -325,8 +309,18 @@ def measure(bundle: Bundle, run: Path | None) -> Measured:
     begun = perf_counter()
     evaluated = evaluate_model(bundle, run)
     seconds = perf_counter() - begun
-    numbers = evaluated.scores.numbers()
-    return Measured(scores=numbers, examples=evaluated.examples, seconds=seconds)
+    return Measured(
+        scores=evaluated.scores.numbers(),
+        intervals={name: _interval(sums) for name, sums in evaluated.scores.sums.items()},
+        examples=evaluated.examples,
+        seconds=seconds,
+    )
+
+
+def _interval(sums: Sums) -> tuple[float, float]:
+    """Return the interval of a score, by the bootstrap of its difference from 0."""
+    drawn = paired_bootstrap(sums, Sums(sums.terms, lambda total: 0.0))
+    return drawn.low, drawn.high
 
 
 def check_scores(here: Mapping[str, float], there: Mapping[str, float], where: str) -> None:

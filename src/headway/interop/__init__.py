@@ -1,19 +1,15 @@
 """Conversion between Headway models and the files of other libraries. No code of a file is run.
 
 `read(folder)` and `write(model, folder)` are for Hugging Face folders (config.json, safetensors);
-`export(model, tokenizer, folder)` writes model and tokenizer and verifies the result.
-`export_translator` and `export_language_model` do so for CTranslate2, `export_gguf` for llama.cpp.
+`write_text_model(model, tokenizer, folder)` writes a model with its tokenizer; `write_ctranslate2`
+does so for CTranslate2, `export_gguf` for llama.cpp. `headway.exporting` runs what was written.
 
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
 from headway.interop.adapters import find_adapter
 from headway.interop.chat_templates import ChatTemplate, read_chat_template
-from headway.interop.ctranslate2 import (
-    ExportedCTranslate2,
-    export_language_model,
-    export_translator,
-)
+from headway.interop.ctranslate2 import write_ctranslate2
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.folder_settings import (
     NO_SETTINGS,
@@ -24,14 +20,22 @@ from headway.interop.folder_settings import (
 from headway.interop.generation_config import GenerationDefaults, Kind
 from headway.interop.gguf import ExportedGGUF, export_gguf
 from headway.interop.gguf_reader import read_gguf, read_gguf_template
-from headway.interop.hf_export import Exported, export
+from headway.interop.hf_export import write_text_model
 from headway.interop.hf_export_images import (
-    export_captioner,
-    export_images,
     read_captioner_images,
+    write_captioner,
+    write_image_model,
 )
-from headway.interop.hf_export_translator import export_translator_to_hf
-from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, read_labels, write
+from headway.interop.hf_export_translator import write_translator
+from headway.interop.hf_folders import (
+    FAMILIES,
+    Model,
+    build,
+    fitting,
+    read,
+    read_labels,
+    write,
+)
 from headway.interop.image_text_tokenizers import read_paired_texts
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
@@ -47,8 +51,8 @@ from headway.interop.sentence_transformers import (
 from headway.interop.speech_folders import (
     SpeechTokens,
     check_speech_processor,
-    export_transcriber,
     read_speech_tokens,
+    write_transcriber,
 )
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 
@@ -58,8 +62,6 @@ __all__ = [
     "NO_SETTINGS",
     "ChatTemplate",
     "EmbeddedTexts",
-    "Exported",
-    "ExportedCTranslate2",
     "ExportedGGUF",
     "FolderSettings",
     "GenerationDefaults",
@@ -70,14 +72,7 @@ __all__ = [
     "build",
     "check_speech_processor",
     "dense_of",
-    "export",
-    "export_captioner",
     "export_gguf",
-    "export_images",
-    "export_language_model",
-    "export_transcriber",
-    "export_translator",
-    "export_translator_to_hf",
     "find_adapter",
     "fitting",
     "read",
@@ -100,4 +95,10 @@ __all__ = [
     "read_tokenizer",
     "read_translator_tokenizers",
     "write",
+    "write_captioner",
+    "write_ctranslate2",
+    "write_image_model",
+    "write_text_model",
+    "write_transcriber",
+    "write_translator",
 ]

@@ -31,8 +31,8 @@ from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.gguf_tokenizer import vocabulary
 from headway.interop.hf_export import (
     check_same_ids,
-    export,
     verification_texts,
+    write_text_model,
 )
 from headway.interop.hf_folders import CONFIG_FILE, WEIGHTS_FILE, fitting
 from headway.models import GPT
@@ -210,7 +210,7 @@ def export_gguf(
     kind = _kind(model)
     with TemporaryDirectory() as scratch, new_folder(folder) as temporary:
         hugging_face = Path(scratch, "hf")
-        export(model, tokenizer, hugging_face, kind, settings=settings)
+        write_text_model(model, tokenizer, hugging_face, kind, settings=settings)
         file = temporary / FILE
         _write(package, hugging_face, file, tokenizer, "float32")
         texts, prompts = verification_texts(tokenizer), _prompts(model, tokenizer)

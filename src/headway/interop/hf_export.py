@@ -1,45 +1,36 @@
-"""Export a text model and its tokenizer as a Hugging Face folder, which is verified first."""
+"""Write a text model and its tokenizer as a Hugging Face folder.
+
+`exporting.hugging_face` runs what was written before anybody gets it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import tokenizers
 import torch
 from tokenizers import decoders, models, processors
-from torch import nn
 
 from headway.base.errors import HeadwayError, UsageError
-from headway.base.folders import new_folder
-from headway.base.shapes import Tensor
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_folders import (
-    Model,
     TextModel,
-    build,
-    read,
     write,
     write_generation_config,
 )
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.interop.tokenizer_engines import write_engine
-from headway.models import GPT, Bert, BertConfig, GPTConfig
+from headway.models import BertConfig, GPTConfig
 from headway.text import (
     EncoderTokenizer,
     PretrainedTokenizer,
     SentenceTokenizer,
     TextTokenizer,
 )
-from headway.transforms.quantize import float32_copy
 
-ModelT = TypeVar("ModelT", bound=Model)
 TOKENIZER_FILE = "tokenizer.json"
-LARGEST_DIFFERENCE = 1e-4
-ROWS, LONGEST = 2, 64
 DRAWN, DRAWN_LENGTH = 8, 40
 TEXTS = (
     "The monkey ate the banana because it was hungry.",
@@ -51,22 +42,7 @@ TEXTS = (
 """Texts that both tokenizers must encode alike; one contains the texts of special tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    """The result of an export.
-
-    folder: where it is. architecture: the class in transformers. difference: maximum absolute
-    difference between the outputs (logits; for an encoder also vectors) of the model and of the
-    exported one. texts: number of texts that were verified to have equal ids.
-    """
-
-    folder: Path
-    architecture: str
-    difference: float
-    texts: int
-
-
-def export(
+def write_text_model(
     model: TextModel,
     tokenizer: TextTokenizer | EncoderTokenizer,
     folder: str | Path,
@@ -75,47 +51,38 @@ def export(
     sentences: SentenceFolder | None = None,
     keys: Mapping[str, object] | None = None,
     settings: FolderSettings = NO_SETTINGS,
-) -> Exported:
-    """Write a folder for transformers, with the tokenizer; on any error no folder is left.
+) -> str:
+    """Write a model for transformers with its tokenizer; return the name of its class there.
 
-    The export is verified: the weights are loaded again and must reproduce the model's outputs for
-    random ids to 1e-4, and the tokenizer must give the same ids for texts with unusual characters.
     family: a key of `FAMILIES`; if None, the first that can represent the model. labels: names of
     the classes or tags. sentences: pooling and length for sentence-transformers (its `encoder` is
     not used). keys: keys of config.json that differ from those of the architecture. settings: those
-    of the pretrained folder that the model is from. Raises HeadwayError if the verification fails,
-    UsageError for a model or tokenizer that cannot be represented and for a folder that exists.
+    of the pretrained folder that the model is from. Raises UsageError for a model or tokenizer that
+    cannot be represented and for a folder with a model; HeadwayError if the tokenizer in the folder
+    gives texts other ids.
     """
-    folder, model = Path(folder), float32_copy(model)
-    shape = _shape(model)
+    folder, shape = Path(folder), _shape(model)
     if tokenizer.size > shape.vocabulary:
         raise UsageError(
             f"the tokenizer has {tokenizer.size:,} tokens, but the model's vocabulary "
             f"{shape.vocabulary:,}",
             hint="export the model with the tokenizer that it was trained with",
         )
-    with new_folder(folder) as temporary:
-        written = write(model, temporary, family, special_ids(tokenizer), labels, keys)
-        if isinstance(model, GPT):
-            assert not isinstance(tokenizer, EncoderTokenizer)
-            write_generation_config(special_ids(tokenizer), tokenizer.ends, settings, temporary)
-        difference = compare(model, temporary, folder, _outputs)
-        if isinstance(tokenizer, EncoderTokenizer):
-            write_encoder_tokenizer(
-                tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0)
-            )
-            texts = check_encoder_tokenizer(
-                tokenizer, temporary, verification_texts(tokenizer), str(folder)
-            )
-        else:
-            has_template = settings.template is not None
-            write_tokenizer(tokenizer, temporary, shape.max_length, has_template=has_template)
-            if settings.template is not None:
-                settings.template.write(temporary)
-            texts = check_tokenizer(tokenizer, temporary, str(folder))
-        if sentences is not None:
-            write_sentence_folder(temporary, shape.model_dim, sentences)
-    return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
+    written = write(model, folder, family, special_ids(tokenizer), labels, keys)
+    if isinstance(tokenizer, EncoderTokenizer):
+        types = getattr(shape, "token_types", 0)
+        write_encoder_tokenizer(tokenizer, folder, shape.max_length, types)
+        check_encoder_tokenizer(tokenizer, folder, verification_texts(tokenizer), str(folder))
+    else:
+        write_generation_config(special_ids(tokenizer), tokenizer.ends, settings, folder)
+        has_template = settings.template is not None
+        write_tokenizer(tokenizer, folder, shape.max_length, has_template=has_template)
+        if settings.template is not None:
+            settings.template.write(folder)
+        check_tokenizer(tokenizer, folder, str(folder))
+    if sentences is not None:
+        write_sentence_folder(folder, shape.model_dim, sentences)
+    return written
 
 
 def _shape(model: TextModel) -> GPTConfig | BertConfig:
@@ -130,69 +97,6 @@ def special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
     special = tokenizer.special_tokens
     return {"pad_token_id": special.pad, "bos_token_id": special.start, "eos_token_id": special.end}
-
-
-@torch.no_grad()
-def compare(
-    model: ModelT,
-    temporary: Path,
-    folder: Path,
-    outputs: Callable[[ModelT, torch.Generator], Sequence[Tensor]],
-) -> float:
-    """Return the maximum absolute difference between the outputs of a model and of its folder.
-
-    temporary: what was written, which becomes `folder`. outputs: returns the outputs of a model for
-    random inputs. Raises HeadwayError if the difference is more than `LARGEST_DIFFERENCE`.
-    """
-    weight, training = next(model.parameters()), model.training
-    exported = build(*read(temporary), dtype=weight.dtype).to(weight.device)
-    try:
-        model.eval()
-        ours = outputs(model, torch.Generator().manual_seed(0))
-    finally:
-        model.train(training)
-    theirs = outputs(exported, torch.Generator().manual_seed(0))
-    pairs = zip(theirs, ours, strict=True)
-    difference = float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())
-    check_difference(difference, "outputs", folder)
-    return difference
-
-
-def check_difference(difference: float, what: str, folder: Path) -> None:
-    """Raise HeadwayError for outputs that are not those of the model."""
-    if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
-        raise HeadwayError(
-            f"the {what} differ by {difference:.2g} between the model and the exported folder, "
-            f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
-            str(folder),
-        )
-
-
-def random_ids(model: nn.Module, generator: torch.Generator, below: int, length: int) -> Tensor:
-    """Return random ids (B T) on the device of the model; T is at most `length`, and `LONGEST`."""
-    ids = torch.randint(0, below, (ROWS, min(LONGEST, length)), generator=generator)
-    return ids.to(next(model.parameters()).device)
-
-
-def _outputs(model: TextModel, generator: torch.Generator) -> list[Tensor]:
-    """Return all outputs of the model. For an encoder, the second half of the ids is a second
-    text."""
-    shape = _shape(model)
-    ids = random_ids(model, generator, shape.vocabulary, shape.max_length)
-    if isinstance(model, GPT):
-        return [model(ids)]
-    keys = torch.ones_like(ids, dtype=torch.bool)
-    types = (torch.arange(ids.shape[1], device=ids.device) >= ids.shape[1] // 2).long()
-    types = types.expand_as(ids)
-    if not isinstance(model, Bert):
-        return [model(ids, keys, types)]
-    hidden = model.encode(ids, keys, types)
-    heads = {
-        model.pool: model.pooler,
-        model.words: model.masked_lm_head,
-        model.follows: model.next_sentence,
-    }
-    return [hidden, *(head(hidden) for head, layer in heads.items() if layer is not None)]
 
 
 def write_tokenizer(

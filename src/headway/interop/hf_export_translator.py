@@ -1,4 +1,4 @@
-"""Export a translator and its tokenizers as a Hugging Face folder, which is verified first."""
+"""Write a translator and its tokenizers as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,11 @@ from tokenizers import processors
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
-from headway.base.folders import new_folder
 from headway.base.shapes import Int, Tensor
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import GenerationDefaults
-from headway.interop.hf_export import (
-    LONGEST,
-    TEXTS,
-    Exported,
-    check_same_ids,
-    compare,
-    random_ids,
-)
+from headway.interop.hf_export import TEXTS, check_same_ids
 from headway.interop.hf_folders import fitting, write, write_generation_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
@@ -48,21 +40,20 @@ READS = ("query", "key", "value", "expand")
 """Layers whose inputs are the vectors between layers; all others write them."""
 
 
-def export_translator_to_hf(
+def write_translator(
     model: Translator,
     tokenizer: TokenizerPair,
     folder: str | Path,
     family: str | None = None,
     settings: FolderSettings = NO_SETTINGS,
-) -> Exported:
-    """Write a folder for transformers, with the tokenizers; on any error no folder is left.
+) -> str:
+    """Write a translator for transformers, with the tokenizers; return its class there.
 
     A post-norm translator with sinusoidal positions becomes a MarianMT, a pre-norm one a Pegasus.
-    The export is verified: the weights are loaded again and must reproduce the model's outputs for
-    random ids to 1e-4, and the tokenizers must give the same ids. family: a key of `FAMILIES`; if
-    None, the first that can represent the model. settings: those of the pretrained folder that the
-    model is from; without, a search by four beams. Raises HeadwayError if the verification fails,
-    UsageError for a model or tokenizer that cannot be represented and for a folder that exists.
+    family: a key of `FAMILIES`; if None, the first that can represent the model. settings: those of
+    the pretrained folder that the model is from; without, a search by four beams. Raises UsageError
+    for a model or tokenizer that cannot be represented and for a folder with a model; HeadwayError
+    if the tokenizers in the folder give texts other ids.
     """
     folder, model = Path(folder), float32_copy(model).eval()
     fitting(config_with_halves(model.config), family)
@@ -79,21 +70,19 @@ def export_translator_to_hf(
         del ids["forced_eos_token_id"]
     if side.prefix:
         ids["forced_bos_token_id"] = side.prefix[0]
-    with new_folder(folder) as temporary:
-        written = write(with_halves(model), temporary, family, ids)
-        difference = compare(model, temporary, folder, _outputs)
-        if settings.generation is None:
-            never = sorted({side.pad, side.bos} - {side.eos})
-            searching = {
-                "bad_words_ids": [[token] for token in never],
-                "num_beams": 4,
-                "max_length": model.config.max_length,
-            }
-            settings = FolderSettings(generation=GenerationDefaults(values=searching))
-        write_generation_config(ids, side.ends, settings, temporary)
-        write_translator_tokenizers(tokenizer, temporary, model.config.max_length)
-        texts = _check_written(tokenizer, temporary, str(folder))
-    return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
+    written = write(with_halves(model), folder, family, ids)
+    if settings.generation is None:
+        never = sorted({side.pad, side.bos} - {side.eos})
+        searching = {
+            "bad_words_ids": [[token] for token in never],
+            "num_beams": 4,
+            "max_length": model.config.max_length,
+        }
+        settings = FolderSettings(generation=GenerationDefaults(values=searching))
+    write_generation_config(ids, side.ends, settings, folder)
+    write_translator_tokenizers(tokenizer, folder, model.config.max_length)
+    _check_written(tokenizer, folder, str(folder))
+    return written
 
 
 def with_halves(model: Translator) -> Translator:
@@ -150,15 +139,6 @@ def _check_tokenizers(tokenizer: TokenizerPair) -> None:
             "the model has a tokenizer for each language, and a Hugging Face folder has one",
             hint="train with --data.joint true",
         )
-
-
-def _outputs(model: Translator, generator: torch.Generator) -> list[Tensor]:
-    longest = min(LONGEST, model.max_source or LONGEST, model.max_target or LONGEST)
-    config = model.config
-    source = random_ids(model, generator, config.source_vocabulary, longest)
-    target = random_ids(model, generator, config.target_vocabulary, longest)
-    keys = torch.arange(longest) < torch.tensor([[longest], [longest // 2]])
-    return [model(source, target, keys.to(source.device))]
 
 
 def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:

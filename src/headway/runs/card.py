@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.base.config_files import RUN_FILE
@@ -12,6 +12,8 @@ from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.recipes import AnyRunConfig, beside_recipe, saved
 
 CARD = "README.md"
+FETCHED = ("SOURCES.md", "licences")
+"""What `headway data fetch` writes beside data: packages, versions and licences."""
 LICENCE = (
     "The licences of the data and of this model are not known to Headway. Add them here before you "
     "publish the model."
@@ -23,15 +25,25 @@ ONE_RUN = (
 )
 
 
-def write_card(run: Path, folder: Path, *, description: str, checked: str, use: str) -> None:
+def write_card(
+    run: Path,
+    folder: Path,
+    *,
+    description: str,
+    checked: str,
+    use: str,
+    facts: Sequence[tuple[str, str]] = (),
+) -> None:
     """Write README.md into the folder of an exported model.
 
     run: its run, or any other folder, of which nothing is known. description: the kind of model and
     its size. checked: how the exported model was compared with the original. use: code that loads
-    it, in Markdown.
+    it, in Markdown. facts: names and values of what was measured of the exported model.
     """
     lines = [f"# {run.resolve().name}", "", f"{description}, exported by Headway.", "", use, ""]
     lines += ["## Checked", "", f"{checked[0].upper()}{checked[1:]}.", ""]
+    if facts:
+        lines += [*_section("Size and scores", "Of this folder."), *_table(("", ""), facts)]
     if (run / RUN_FILE).is_file():
         lines += _of_run(run)
     lines += ["## Limits", "", *([ONE_RUN, ""] if (run / RUN_FILE).is_file() else []), LICENCE]
@@ -58,6 +70,11 @@ def _of_run(run: Path) -> Iterator[str]:
         ]
         yield from _section("Data", "The files that the run was given.")
         yield from _table(("file", "bytes", "SHA-256"), rows)
+        for folder in sorted({Path(path).parent for path in recorded}):
+            if all((folder / name).exists() for name in FETCHED):
+                yield from _section("Sources of the data", "As `headway data fetch` wrote them.")
+                text = (folder / FETCHED[0]).read_text(encoding="utf-8", errors="replace")
+                yield from [*(f"> {line}" for line in text.splitlines()), ""]
 
 
 def _is_score(name: str, value: object) -> bool:

@@ -19,7 +19,7 @@ from headway.base.sharing import Share
 from headway.bundle import Bundle
 from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
-from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF
+from headway.interop import ExportedGGUF
 from headway.tasks.job import AnyJob, Emit, Job
 from headway.tasks.sections import (
     ExamplesConfig,
@@ -53,17 +53,15 @@ class BundleSpec(Generic[Network, Model]):
     """How a saved model of one family (`models.registry.MODELS`) is loaded.
 
     bundle: the class of the bundle. foreign: makes the bundle from a model that was read from a
-    Hugging Face folder, from that folder and from its `model_type`. export: writes the bundle as a
-    Hugging Face folder, as a model of the named family there or of the first family that can
-    represent it. export_to_ctranslate2: writes it as a folder of CTranslate2, with matrices of the
-    named dtype. export_to_gguf: the same, as a file of llama.cpp. None: other libraries have no
-    such models.
+    Hugging Face folder, from that folder and from its `model_type`. export: writes the
+    bundle into a folder for transformers, as a model of the named family there or of the first
+    family that can represent it, and returns its class. export_to_gguf: writes it as a file of
+    llama.cpp, with matrices of the named dtype. None: other libraries have no such models.
     """
 
     bundle: type[Model]
     foreign: Callable[[Network, Path, str], Model] | None = None
-    export: Callable[[Model, Path, str | None], Exported] | None = None
-    export_to_ctranslate2: Callable[[Model, Path, str], ExportedCTranslate2] | None = None
+    export: Callable[[Model, Path, str | None], str] | None = None
     export_to_gguf: Callable[[Model, Path, str], ExportedGGUF] | None = None
 
 

@@ -16,14 +16,11 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from headway.attention import MultiHeadAttention
-from headway.attention.kernel import SoftmaxKernel
 from headway.base.shapes import Tensor
 from headway.exporting.onnx.traced import (
     Captioning,
     Decoding,
     Encoding,
-    FiniteScores,
     Reading,
     Seeing,
     Writing,
@@ -31,9 +28,7 @@ from headway.exporting.onnx.traced import (
 from headway.models import (
     GPT,
     Bert,
-    BertClassifier,
     BertQuestionAnswering,
-    BertTagger,
     Captioner,
     Translator,
     ViT,
@@ -72,6 +67,12 @@ class Graph:
     inputs: tuple[Argument, ...]
     outputs: dict[str, Axes]
 
+    def arguments(self, values: list[Any]) -> tuple[Any, ...]:
+        """Return the values of the inputs as the module takes them: keys and values are a list."""
+        names = [one.name for one in self.inputs]
+        first = next((i for i, name in enumerate(names) if name.startswith("past_")), None)
+        return tuple(values) if first is None else (*values[:first], values[first:])
+
     def example(self, sizes: dict[str, int], generator: torch.Generator) -> list[Tensor]:
         """Return random inputs. sizes: of the axes by name.
 
@@ -95,17 +96,6 @@ def _random(argument: Argument, sizes: dict[str, int], generator: torch.Generato
             return torch.randint(argument.below, shape, generator=generator)
 
 
-def graphs_of(model: nn.Module) -> list[Graph]:
-    """Return the graphs of a model of plain classes, whose kernels it replaces.
-
-    KeyError for a class without graphs.
-    """
-    for attention in [one for one in model.modules() if isinstance(one, MultiHeadAttention)]:
-        if isinstance(attention.kernel, SoftmaxKernel):
-            attention.kernel = FiniteScores(attention.kernel)
-    return GRAPHS[type(model)](model)
-
-
 def _text_graph(
     model: nn.Module,
     vocabulary: int,
@@ -124,7 +114,8 @@ def _keys(name: str, axes: Axes) -> Argument:
     return Argument(name, axes, "keys")
 
 
-def _bert(model: Bert) -> list[Graph]:
+def bert_graphs(model: Bert) -> list[Graph]:
+    """Return the graph of an encoder: logits of words if it has that head, else vectors."""
     config, vectors = model.config, (BATCH, LENGTH, model.config.model_dim)
     if model.masked_lm_head is not None:
         outputs: dict[str, Axes] = {"logits": (BATCH, LENGTH, config.vocabulary)}
@@ -147,7 +138,7 @@ def _spans(model: BertQuestionAnswering, *inputs: Tensor) -> tuple[Tensor, ...]:
     return logits.unbind(-1)
 
 
-def _with_head(axes: Axes, count: str) -> Callable[[Any], list[Graph]]:
+def graphs_with_head(axes: Axes, count: str) -> Callable[[Any], list[Graph]]:
     """Return the function from an encoder with a head to its graph. count: of outputs, in the
     configuration."""
 
@@ -159,13 +150,15 @@ def _with_head(axes: Axes, count: str) -> Callable[[Any], list[Graph]]:
     return graphs
 
 
-def _answers(model: BertQuestionAnswering) -> list[Graph]:
+def answer_graphs(model: BertQuestionAnswering) -> list[Graph]:
+    """Return the graph of a question-answering model: logits of first and last tokens."""
     bert = model.config.bert
     outputs: dict[str, Axes] = dict.fromkeys(("start_logits", "end_logits"), (BATCH, LENGTH))
     return _text_graph(model, bert.vocabulary, bert.token_types, outputs, _spans)
 
 
-def _text_classifier(model: TextClassifier) -> list[Graph]:
+def text_classifier_graphs(model: TextClassifier) -> list[Graph]:
+    """Return the graph of a GPT with a classifier."""
     outputs: dict[str, Axes] = {"logits": (BATCH, model.config.num_classes)}
     return _text_graph(model, model.config.gpt.vocabulary, 0, outputs, _output)
 
@@ -180,18 +173,21 @@ def _tokens_of(vit: ViT) -> int:
     return rows * columns + vit.embedding.num_prefix_tokens
 
 
-def _vit(model: ViT, name: str = "model") -> list[Graph]:
+def vit_graphs(model: ViT, name: str = "model") -> list[Graph]:
+    """Return the graph of an image encoder: its vectors."""
     axes: Axes = (BATCH, _tokens_of(model), model.config.model_dim)
     pixels = (_pixels(model.config),)
     return [Graph(name, Seeing(model.encode, model), pixels, {"last_hidden_state": axes})]
 
 
-def _vit_classifier(model: ViTClassifier) -> list[Graph]:
+def vit_classifier_graphs(model: ViTClassifier) -> list[Graph]:
+    """Return the graph of an image classifier: the logits of its classes."""
     outputs: dict[str, Axes] = {"logits": (BATCH, model.config.num_classes)}
     return [Graph("model", Seeing(model, model), (_pixels(model.config.vit),), outputs)]
 
 
-def _gpt(model: GPT) -> list[Graph]:
+def gpt_graphs(model: GPT) -> list[Graph]:
+    """Return the graph of a language model with its cache."""
     config, now = model.config, (BATCH, LENGTH)
     inputs = [
         Argument("input_ids", now, "token", config.vocabulary),
@@ -211,7 +207,8 @@ def _cached(heads: int, width: int, length: str) -> Axes:
     return (BATCH, heads, length, width)
 
 
-def _translator(model: Translator) -> list[Graph]:
+def translator_graphs(model: Translator) -> list[Graph]:
+    """Return the graphs of encoder and decoder, which keeps the source's keys and values."""
     config, source = model.config, (BATCH, SOURCE)
     ids = Argument("input_ids", source, "token", config.source_vocabulary)
     encoder = Graph(
@@ -229,10 +226,11 @@ def _translator(model: Translator) -> list[Graph]:
     return [encoder, decoder]
 
 
-def _captioner(model: Captioner) -> list[Graph]:
+def captioner_graphs(model: Captioner) -> list[Graph]:
+    """Return the graphs of encoder and decoder, which reads the image at each step."""
     gpt, vit = model.config.gpt, model.config.vit
     source: Axes = (BATCH, _tokens_of(model.vit), vit.model_dim)
-    encoder = replace(_vit(model.vit, "encoder_model")[0], module=Seeing(model.encode, model))
+    encoder = replace(vit_graphs(model.vit, "encoder_model")[0], module=Seeing(model.encode, model))
     sizes = (gpt.vocabulary, gpt.num_layers, gpt.kv_heads, gpt.head_width)
     return [encoder, _decoder_graph(model, sizes, source, keeps=False)]
 
@@ -265,17 +263,3 @@ def _decoder_graph(
 
 
 DECODER_KINDS = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
-
-GRAPHS: dict[type[nn.Module], Callable[[Any], list[Graph]]] = {
-    GPT: _gpt,
-    Bert: _bert,
-    BertClassifier: _with_head((BATCH,), "num_classes"),
-    BertTagger: _with_head((BATCH, LENGTH), "num_tags"),
-    BertQuestionAnswering: _answers,
-    TextClassifier: _text_classifier,
-    ViT: _vit,
-    ViTClassifier: _vit_classifier,
-    Translator: _translator,
-    Captioner: _captioner,
-}
-"""Class of a model -> its graphs."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,31 +12,21 @@ from torch import nn
 from headway.attention.cache import check_rewind
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.exporting.onnx.running import Session
-from headway.exporting.stand_in import Method, language_methods, without_weights
+from headway.exporting.stand_in import Method, language_methods
 from headway.models import (
     GPT,
     Bert,
-    BertClassifier,
-    BertQuestionAnswering,
-    BertTagger,
     Captioner,
+    Transcriber,
     Translator,
-    ViT,
-    ViTClassifier,
 )
-from headway.models.classifier import TextClassifier
 from headway.training.objectives.cross_entropy import KnownLogits
+
+FROM_CLASS_TOKEN = "from_class_token"
+"""A method of encoders that a runtime computes: further outputs, which are compared."""
 
 Sessions = Mapping[str, Session]
 """Name of a graph -> its session."""
-
-
-def stand_in(family: str, config: object, sessions: Sessions) -> nn.Module:
-    """Return a model of a family whose methods call the sessions of its graphs."""
-    model: nn.Module = without_weights(family, config)
-    for name, method in METHODS[type(model)](model, sessions).items():
-        setattr(model, name, method)
-    return model
 
 
 def _read(
@@ -58,22 +47,32 @@ def _one(session: Session, output: str) -> Method:
     return lambda *inputs: _read(session, *inputs)[output]
 
 
-def _bert(model: Bert, sessions: Sessions) -> dict[str, Method]:
+def bert_methods(model: Bert, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of an encoder."""
     session = sessions["model"]
+
+    def from_class_token(tokens: Tensor, *rest: Tensor | None) -> dict[str, Tensor]:
+        names = ("pooler_output", "seq_relationship_logits")
+        return {name: x for name, x in _read(session, tokens, *rest).items() if name in names}
+
+    further = {FROM_CLASS_TOKEN: from_class_token}
     if model.masked_lm_head is None:
-        return {"encode": _one(session, "last_hidden_state")}
+        return {"encode": _one(session, "last_hidden_state"), **further}
     # what leaves the graph are logits already
     logits = _one(session, "logits")
-    return {"encode": logits, "words": lambda hidden: hidden, "forward": logits}
+    return {"encode": logits, "words": lambda hidden: hidden, "forward": logits, **further}
 
 
-def _logits(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+def head_methods(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of an encoder with a classifier or tagger."""
     return {"forward": _one(sessions["model"], "logits")}
 
 
-def _answers(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
-    def forward(*inputs: Tensor) -> Tensor:
-        outputs = _read(sessions["model"], *inputs)
+def answer_methods(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of a question-answering model."""
+
+    def forward(tokens: Tensor, *rest: Tensor | None) -> Tensor:
+        outputs = _read(sessions["model"], tokens, *rest)
         return torch.stack((outputs["start_logits"], outputs["end_logits"]), dim=-1)
 
     return {"forward": forward}
@@ -83,12 +82,14 @@ def _image(session: Session, output: str) -> Method:
     return lambda images: session({"pixel_values": images.contiguous()})[output]
 
 
-def _vit(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+def vit_methods(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of an image encoder."""
     encode = _image(sessions["model"], "last_hidden_state")
     return {"encode": encode, "forward": encode}
 
 
-def _vit_classifier(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+def vit_classifier_methods(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of an image classifier."""
     return {"forward": _image(sessions["model"], "logits")}
 
 
@@ -179,7 +180,8 @@ def _empty(
     }
 
 
-def _gpt(model: GPT, sessions: Sessions) -> dict[str, Method]:
+def gpt_methods(model: GPT, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of a language model."""
     config, session = model.config, sessions["model"]
 
     def opened(rows: int) -> Past:
@@ -233,7 +235,8 @@ def _decoder(
     return outputs["logits"], Past(keys, target, source)
 
 
-def _translator(model: Translator, sessions: Sessions) -> dict[str, Method]:
+def translator_methods(model: Translator, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of a translator."""
     config = model.config
     names = ("encoder_hidden_states", "encoder_attention_mask")
 
@@ -265,36 +268,47 @@ def _translator(model: Translator, sessions: Sessions) -> dict[str, Method]:
     }
 
 
-def _captioner(model: Captioner, sessions: Sessions) -> dict[str, Method]:
+def captioner_methods(model: Captioner, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of a captioner."""
     gpt = model.config.gpt
     encode = _image(sessions["encoder_model"], "last_hidden_state")
-    step = partial(_decoder, sessions["decoder_model_merged"], ("encoder_hidden_states",))
+    shape = (gpt.num_layers, gpt.kv_heads, gpt.head_width)
+    model.output = KnownLogits(gpt.vocabulary)  # type: ignore[assignment]
+    return _writing_methods(encode, sessions["decoder_model_merged"], shape)
+
+
+def transcriber_methods(model: Transcriber, sessions: Sessions) -> dict[str, Method]:
+    """Return the methods of a transcriber."""
+    config, encoder = model.config, sessions["encoder_model"]
+
+    def encode(frames: Float[Tensor, "B Y X"]) -> Float[Tensor, "B S D"]:
+        return encoder({"input_features": frames.contiguous()})["last_hidden_state"]
+
+    width = config.model_dim // config.num_heads
+    shape = (config.decoder_layers, config.num_heads, width)
+    model.output = KnownLogits(config.vocabulary)  # type: ignore[assignment]
+    return _writing_methods(encode, sessions["decoder_model_merged"], shape)
+
+
+def _writing_methods(
+    encode: Method, decoder: Session, shape: tuple[int, int, int]
+) -> dict[str, Method]:
+    """Return the methods of a decoder whose source is an image or a sound, which has no padding.
+
+    shape: the number of its layers and heads, and the width of a head.
+    """
+    layers, heads, width = shape
+    step = partial(_decoder, decoder, ("encoder_hidden_states",))
 
     def opened(hidden: Tensor) -> Past:
-        empty = _empty([""], gpt.num_layers, len(hidden), gpt.kv_heads, gpt.head_width)
+        empty = _empty([""], layers, len(hidden), heads, width)
         nothing = torch.zeros(len(hidden), 0, dtype=torch.bool)
         return Past(nothing, empty, {"encoder_hidden_states": hidden})
 
-    model.output = KnownLogits(gpt.vocabulary)  # type: ignore[assignment]
     return {
         "encode": encode,
-        "start": lambda images: opened(encode(images)),
+        "start": lambda source: opened(encode(source)),
         "step": step,
         "decode": lambda target_in, memory: step(target_in, opened(memory))[0],
-        "forward": lambda images, target_in: step(target_in, opened(encode(images)))[0],
+        "forward": lambda source, target_in: step(target_in, opened(encode(source)))[0],
     }
-
-
-METHODS: dict[type[nn.Module], Callable[[Any, Sessions], dict[str, Method]]] = {
-    GPT: _gpt,
-    Bert: _bert,
-    BertClassifier: _logits,
-    BertTagger: _logits,
-    BertQuestionAnswering: _answers,
-    TextClassifier: _logits,
-    ViT: _vit,
-    ViTClassifier: _vit_classifier,
-    Translator: _translator,
-    Captioner: _captioner,
-}
-"""Class of a model -> its methods, by name."""

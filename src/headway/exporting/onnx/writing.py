@@ -43,13 +43,14 @@ def write_graph(graph: Graph, path: Path) -> None:
     """
     onnx = _package("onnx")
     _package("onnxscript")
-    with _quietly():
+    inputs, free = traced_inputs(graph)
+    with quietly():
         try:
             program = torch.onnx.export(
                 graph.module,
-                _arguments(graph, graph.example(TRACED, torch.Generator().manual_seed(0))),
+                inputs,
                 dynamo=True,
-                dynamic_shapes=_arguments(graph, [_dynamic(one.axes) for one in graph.inputs]),
+                dynamic_shapes=free,
                 input_names=[one.name for one in graph.inputs],
                 output_names=list(graph.outputs),
                 opset_version=OPSET,
@@ -70,10 +71,10 @@ def write_graph(graph: Graph, path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def _arguments(graph: Graph, values: list[Any]) -> tuple[Any, ...]:
-    """Return the values of the inputs as the module takes them: keys and values are one list."""
-    first = next((i for i, one in enumerate(graph.inputs) if one.name.startswith("past_")), None)
-    return tuple(values) if first is None else (*values[:first], values[first:])
+def traced_inputs(graph: Graph) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the inputs by which a graph is traced, and which of their axes have any size."""
+    values = graph.example(TRACED, torch.Generator().manual_seed(0))
+    return graph.arguments(values), graph.arguments([_dynamic(one.axes) for one in graph.inputs])
 
 
 def _dynamic(axes: Axes) -> dict[int, Any]:
@@ -97,7 +98,7 @@ def convert(path: Path, dtype: str, to: Path) -> None:
     products are those of float32, so no result depends on the batch (MatMulNBits).
     """
     onnx = _package("onnx")
-    with _quietly():
+    with quietly():
         if dtype == "float16":
             float16 = import_module("onnxruntime.transformers.float16")
             model = float16.convert_float_to_float16(
@@ -141,7 +142,7 @@ def _package(name: str) -> Any:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Exporters and converters neither print their progress nor change the logging of others."""
     root = logging.getLogger()
     handlers, level, disabled = [*root.handlers], root.level, root.manager.disable

@@ -7,7 +7,7 @@ have the attention weights as further outputs: for transformers.js and `headway 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +17,9 @@ from headway.base.errors import UsageError
 from headway.base.files import check_new, write_file
 from headway.base.folders import new_folder
 from headway.bundle import Bundle
-from headway.exporting.onnx.export import (
-    GRAPHS_FOLDER,
-    ExportedONNX,
-    export_onnx,
-    graph_of,
-    plain_copy,
-)
+from headway.exporting.described import plain_copy
+from headway.exporting.onnx.export import GRAPHS_FOLDER, export_onnx, graph_of
+from headway.exporting.target import Exported, Progress
 from headway.exporting.verified import TOLERANCE
 from headway.exporting.web.attention import graphs_with_attention
 from headway.exporting.web.description import describe, lacks
@@ -41,7 +37,7 @@ class ExportedWeb:
 
     folder: Path
     size: int
-    onnx: ExportedONNX
+    onnx: Exported
     in_node: InNode
 
 
@@ -50,7 +46,7 @@ def export_web(
     folder: str | Path,
     dtype: str = "float32",
     run: Path | None = None,
-    progress: Callable[[float], None] = lambda fraction: None,
+    progress: Progress = lambda fraction: None,
     *,
     runtime: Path | None = None,
     examples: Sequence[str] = (),

@@ -45,7 +45,7 @@ from headway.decoding import (
     run,
     sample_search,
 )
-from headway.interop import NO_SETTINGS, Exported, FolderSettings, Kind
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Captioner
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import MissingTokenizer, PretrainedTokenizer
@@ -428,9 +428,9 @@ def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> Captio
     return CaptionerBundle(model, reader, settings)
 
 
-def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the captioner, its tokenizer and its image reader."""
     parts = (bundle.reader.images, bundle.reader.tokenizer)
-    return interop.export_captioner(
+    return interop.write_captioner(
         bundle.model, *parts, folder, bundle.languages, family, bundle.settings
     )

@@ -33,7 +33,6 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
-from headway.interop import Exported
 from headway.models import BertClassifier, TextClassifier
 from headway.tasks.classification.reader import ClassReader, Numbers, Texts
 from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words
@@ -277,7 +276,7 @@ def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> C
     return ClassifierBundle(model, reader)
 
 
-def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the classifier, its tokenizer and its labels.
 
     The scale of a regression model is folded into its head.
@@ -290,7 +289,7 @@ def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) 
     if numbers is not None and numbers.sigmoid:
         settings = {"problem_type": None, ACTIVATION: {ACTIVATION_NAME: SIGMOID}}
     tokenizer = bundle.reader.tokenizer
-    return interop.export(model, tokenizer, folder, family, labels, keys=settings)
+    return interop.write_text_model(model, tokenizer, folder, family, labels, keys=settings)
 
 
 def _has_sigmoid(folder: Path) -> bool:

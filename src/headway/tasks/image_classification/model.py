@@ -31,7 +31,6 @@ from headway.bundle import (
 from headway.bundle.arguments import checked
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader
 from headway.data.image_reader import ImageReader
-from headway.interop import Exported
 from headway.models import ImageText, ViT, ViTClassifier
 
 
@@ -154,10 +153,10 @@ def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> Im
 
 def to_hugging_face(
     bundle: ImageClassifierBundle | ImageTextBundle, folder: Path, family: str | None
-) -> Exported:
+) -> str:
     """Write a Hugging Face folder with the image classifier, its labels and its image reader."""
     assert isinstance(bundle, ImageClassifierBundle)  # the only kind that is registered with it
-    return interop.export_images(bundle.model, bundle.reader, folder, family, bundle.labels)
+    return interop.write_image_model(bundle.model, bundle.reader, folder, family, bundle.labels)
 
 
 def image_text_from_hugging_face(

@@ -22,7 +22,7 @@ from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation import bits_per_byte, nats_of
 from headway.evaluation.scores import Metric, Scores
-from headway.interop import NO_SETTINGS, Exported, ExportedCTranslate2, ExportedGGUF
+from headway.interop import NO_SETTINGS, ExportedGGUF
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks
@@ -257,14 +257,11 @@ def from_hugging_face(model: GPT, folder: Path, model_type: str) -> TextBundle:
     return TextBundle(model, interop.read_tokenizer(folder), settings)
 
 
-def to_hugging_face(bundle: TextBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: TextBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the language model and its tokenizer."""
-    return interop.export(bundle.model, bundle.tokenizer, folder, family, settings=bundle.settings)
-
-
-def to_ctranslate2(bundle: TextBundle, folder: Path, dtype: str) -> ExportedCTranslate2:
-    """Write a CTranslate2 folder with the language model and its tokenizer."""
-    return interop.export_language_model(bundle.model, bundle.tokenizer, folder, dtype)
+    return interop.write_text_model(
+        bundle.model, bundle.tokenizer, folder, family, settings=bundle.settings
+    )
 
 
 def to_gguf(bundle: TextBundle, folder: Path, dtype: str) -> ExportedGGUF:
@@ -300,7 +297,6 @@ LANGUAGE_MODELING = Task(
             bundle=TextBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,
-            export_to_ctranslate2=to_ctranslate2,
             export_to_gguf=to_gguf,
         )
     },

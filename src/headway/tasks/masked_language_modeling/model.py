@@ -12,7 +12,6 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import positions_where
 from headway.bundle import EncoderBundle
 from headway.data.padding import IGNORED
-from headway.interop import Exported
 from headway.models import Bert
 from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
 from headway.training.objectives.contract import Loss
@@ -77,9 +76,11 @@ def from_hugging_face(model: Bert, folder: Path, model_type: str) -> EncoderBund
     )
 
 
-def to_hugging_face(bundle: EncoderBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: EncoderBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the encoder, its tokenizer and its pooling."""
     sentences = interop.SentenceFolder(
         folder, bundle.pooling, bundle.length, bundle.texts, bundle.dense
     )
-    return interop.export(bundle.model, bundle.tokenizer, folder, family, sentences=sentences)
+    return interop.write_text_model(
+        bundle.model, bundle.tokenizer, folder, family, sentences=sentences
+    )

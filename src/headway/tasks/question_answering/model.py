@@ -29,7 +29,6 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import shortest_first
-from headway.interop import Exported
 from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.windows import (
     Span,
@@ -326,6 +325,6 @@ def from_hugging_face(
     return QuestionAnsweringBundle(model, AnswerReader(tokenizer, window, min(STRIDE, window // 2)))
 
 
-def to_hugging_face(bundle: QuestionAnsweringBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: QuestionAnsweringBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the question-answering model and its tokenizer."""
-    return interop.export(bundle.model, bundle.reader.tokenizer, folder, family)
+    return interop.write_text_model(bundle.model, bundle.reader.tokenizer, folder, family)

@@ -24,7 +24,6 @@ from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation.scores import Metric, Scores
-from headway.interop import Exported
 from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.tasks.image_data import (
     PreparedImages,
@@ -177,9 +176,9 @@ def from_hugging_face(model: ViT, folder: Path, model_type: str) -> ImageEncoder
     return ImageEncoderBundle(model, interop.read_image_reader(folder, model.config, model_type))
 
 
-def to_hugging_face(bundle: ImageEncoderBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: ImageEncoderBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the image encoder and its image reader."""
-    return interop.export_images(bundle.model, bundle.reader, folder, family)
+    return interop.write_image_model(bundle.model, bundle.reader, folder, family)
 
 
 SELF_DISTILLATION = Task(

@@ -32,7 +32,6 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.word_targets import WordSequence, token_sequences, word_sequences
-from headway.interop import Exported
 from headway.models import BertTagger
 from headway.tasks.tagging.aggregation import Strategy, TaggedToken, TextEntities, entities_of
 from headway.tasks.tagging.spans import are_span_tags, spans_of
@@ -363,6 +362,8 @@ def from_hugging_face(model: BertTagger, folder: Path, model_type: str) -> Tagge
     return TaggerBundle(model, TagReader(tokenizer, tags, model.config.bert.max_length))
 
 
-def to_hugging_face(bundle: TaggerBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: TaggerBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the tagger, its tokenizer and its tags."""
-    return interop.export(bundle.model, bundle.reader.tokenizer, folder, family, bundle.tags)
+    return interop.write_text_model(
+        bundle.model, bundle.reader.tokenizer, folder, family, bundle.tags
+    )

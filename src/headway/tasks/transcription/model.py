@@ -33,7 +33,7 @@ from headway.data.speech import (
     window_at,
 )
 from headway.decoding import BeamSettings, Forbidden, ForbiddenFirst, Limits, Rule, run
-from headway.interop import NO_SETTINGS, Exported, FolderSettings, Kind
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Transcriber
 from headway.tasks.transcription.options import (
     DEFAULTS,
@@ -346,9 +346,9 @@ def from_hugging_face(model: Transcriber, folder: Path, model_type: str) -> Tran
     return TranscriberBundle(model, TranscriptReader(tokenizer, tokens), settings)
 
 
-def to_hugging_face(bundle: TranscriberBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: TranscriberBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the transcriber, its tokenizer and its special tokens."""
     reader = bundle.reader
-    return interop.export_transcriber(
+    return interop.write_transcriber(
         bundle.model, reader.tokenizer, reader.tokens, folder, family, bundle.settings
     )

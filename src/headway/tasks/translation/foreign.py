@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway import interop
-from headway.interop import Exported, ExportedCTranslate2
 from headway.models import Translator
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.origin import origin_of_foreign
@@ -20,13 +19,6 @@ def from_hugging_face(model: Translator, folder: Path, model_type: str) -> Trans
     return TranslatorBundle(model, tokenizers, origin=origin, settings=settings)
 
 
-def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> Exported:
+def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> str:
     """Write a Hugging Face folder with the translator and its tokenizers."""
-    return interop.export_translator_to_hf(
-        bundle.model, bundle.tokenizer, folder, family, bundle.settings
-    )
-
-
-def to_ctranslate2(bundle: TranslatorBundle, folder: Path, dtype: str) -> ExportedCTranslate2:
-    """Write a CTranslate2 folder with the translator and its tokenizers."""
-    return interop.export_translator(bundle.model, bundle.tokenizer, folder, dtype)
+    return interop.write_translator(bundle.model, bundle.tokenizer, folder, family, bundle.settings)

@@ -22,7 +22,7 @@ from headway.tasks.translation.document_translation import (
 from headway.tasks.translation.documents.opening import DOCUMENTS
 from headway.tasks.translation.evaluation import evaluate
 from headway.tasks.translation.examples import held_out_examples, read_examples
-from headway.tasks.translation.foreign import from_hugging_face, to_ctranslate2, to_hugging_face
+from headway.tasks.translation.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.translation.job import check, prepare
 from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.recipes import (
@@ -56,7 +56,6 @@ TRANSLATION = Task(
             bundle=TranslatorBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,
-            export_to_ctranslate2=to_ctranslate2,
         )
     },
     predicts=Predicts[TranslatorBundle, TranslateInput, TranslateOptions, Translated](
