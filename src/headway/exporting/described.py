@@ -16,9 +16,9 @@ from headway.base.folders import MANIFEST
 from headway.bundle import Bundle
 from headway.bundle.files import CONFIG_FILE, WEIGHTS_FILE, read_config_file
 from headway.exporting.families import FAMILIES, graphs_of, stand_in
+from headway.exporting.graphs import Graph
 from headway.exporting.hugging_face import read_back
-from headway.exporting.onnx.graphs import Graph
-from headway.exporting.onnx.stand_ins import Sessions
+from headway.exporting.stand_ins import Sessions
 from headway.exporting.verified import check_special_tokens, compare_readers
 from headway.models import Bert
 from headway.models.contracts import set_parameters, shapes_only

@@ -12,13 +12,12 @@ from torch import nn
 from headway.attention import MultiHeadAttention
 from headway.attention.kernel import SoftmaxKernel
 from headway.base.shapes import Tensor
-from headway.exporting import inputs
+from headway.exporting import graphs, inputs, stand_ins
+from headway.exporting.graphs import BATCH, LENGTH, Graph
 from headway.exporting.inputs import Inputs
-from headway.exporting.onnx import graphs, stand_ins
-from headway.exporting.onnx.graphs import BATCH, LENGTH, Graph
-from headway.exporting.onnx.stand_ins import Sessions
-from headway.exporting.onnx.traced import FiniteScores
 from headway.exporting.stand_in import Method, without_weights
+from headway.exporting.stand_ins import Sessions
+from headway.exporting.traced import FiniteScores
 from headway.models import (
     GPT,
     Bert,

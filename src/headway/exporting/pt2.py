@@ -26,9 +26,7 @@ from headway.exporting.described import (
     plain_copy,
 )
 from headway.exporting.families import graphs_of
-from headway.exporting.onnx.graphs import Graph
-from headway.exporting.onnx.running import Session
-from headway.exporting.onnx.stand_ins import Sessions
+from headway.exporting.graphs import Graph
 from headway.exporting.onnx.writing import quietly, traced_inputs
 from headway.exporting.pt2_loaders import (
     CPP_FILE,
@@ -37,6 +35,8 @@ from headway.exporting.pt2_loaders import (
     cpp_loader,
     python_loader,
 )
+from headway.exporting.stand_in import Session
+from headway.exporting.stand_ins import Sessions
 from headway.exporting.target import Exported, Progress, Running, Target, export
 
 COMPILERS = ("g++", "clang++")

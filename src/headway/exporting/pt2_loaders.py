@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.exporting.onnx.graphs import Argument, Graph
+from headway.exporting.graphs import Argument, Graph
 
 PYTHON_FILE, CPP_FILE = "run.py", "run.cpp"
 PACKAGE = ".pt2"

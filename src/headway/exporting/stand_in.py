@@ -7,7 +7,7 @@ runtime is NaN, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from headway.models.registry import MODELS
 from headway.training.objectives.cross_entropy import KnownLogits
 
 Method = Callable[..., Any]
+Session = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+"""A loaded file: name of an input -> tensor; it returns name of an output -> tensor."""
 
 
 def without_weights(family: str, config: object) -> Any:

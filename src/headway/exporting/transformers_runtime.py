@@ -15,8 +15,8 @@ from headway.base.errors import HeadwayError
 from headway.base.files import read_json
 from headway.base.shapes import Tensor
 from headway.bundle.files import CONFIG_FILE
-from headway.exporting.onnx.running import Session
-from headway.exporting.onnx.stand_ins import Sessions
+from headway.exporting.stand_in import Session
+from headway.exporting.stand_ins import Sessions
 from headway.models import GPT, Captioner, Transcriber, Translator
 
 PACKAGE = "transformers"

@@ -23,7 +23,7 @@ from headway.bundle import Bundle
 from headway.evaluation import Sums, paired_bootstrap
 from headway.exporting.families import FAMILIES
 from headway.exporting.inputs import LONGEST, Inputs, RealTexts, room
-from headway.exporting.onnx.stand_ins import FROM_CLASS_TOKEN
+from headway.exporting.stand_ins import FROM_CLASS_TOKEN
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
 from headway.models import Bert, Translator
 from headway.runs.evaluation import evaluate_model

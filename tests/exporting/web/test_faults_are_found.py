@@ -8,8 +8,8 @@ from torch import nn
 
 from headway.attention import record_attention
 from headway.base.errors import HeadwayError
-from headway.exporting.onnx.export import plain_copy
-from headway.exporting.onnx.graphs import Graph
+from headway.exporting.described import plain_copy
+from headway.exporting.graphs import Graph
 from headway.exporting.web import in_node
 from headway.exporting.web.attention import NAME
 from headway.exporting.web.description import describe

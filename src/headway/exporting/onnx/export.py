@@ -25,10 +25,10 @@ from headway.exporting.described import (
     plain_copy,
 )
 from headway.exporting.families import graphs_of
-from headway.exporting.onnx.graphs import Graph
+from headway.exporting.graphs import Graph
 from headway.exporting.onnx.running import RUNTIMES, missing
-from headway.exporting.onnx.stand_ins import Sessions
 from headway.exporting.onnx.writing import SUFFIXES, convert, write_graph
+from headway.exporting.stand_ins import Sessions
 from headway.exporting.target import Exported, Progress, Running, Target, export
 
 GRAPHS_FOLDER = "onnx"

@@ -14,9 +14,7 @@ import torch
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.shapes import Tensor
-
-Session = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
-"""A loaded file: name of an input -> tensor; it returns name of an output -> tensor."""
+from headway.exporting.stand_in import Session
 
 
 def _onnxruntime(package: Any, path: Path, threads: int) -> Session:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from headway.base.errors import HeadwayError
-from headway.exporting.onnx.graphs import (
+from headway.exporting.graphs import (
     BATCH,
     LENGTH,
     PAST,

@@ -14,7 +14,7 @@ from headway.attention import record_attention
 from headway.base.shapes import Tensor
 from headway.bundle import part_of
 from headway.exporting.families import graphs_of
-from headway.exporting.onnx.graphs import BATCH, LENGTH, SOURCE, TOTAL, Axes, Graph
+from headway.exporting.graphs import BATCH, LENGTH, SOURCE, TOTAL, Axes, Graph
 from headway.exporting.onnx.writing import TRACED
 
 NAME = "{part}_attentions.{layer}"

@@ -10,7 +10,7 @@ from headway.base.errors import UsageError
 from headway.bundle import Bundle, EncoderBundle, TextBundle, part_of
 from headway.bundle.image_encoder import names_of
 from headway.data.image_reader import ImageReader
-from headway.exporting.onnx.graphs import Graph
+from headway.exporting.graphs import Graph
 from headway.inspection.ablation import layers_of
 from headway.interop.hf_export import verification_texts
 from headway.models import TextClassifier, ViT

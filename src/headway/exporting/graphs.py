@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from headway.base.shapes import Tensor
-from headway.exporting.onnx.traced import (
+from headway.exporting.traced import (
     Captioning,
     Decoding,
     Encoding,

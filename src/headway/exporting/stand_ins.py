@@ -11,8 +11,7 @@ from torch import nn
 
 from headway.attention.cache import check_rewind
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.exporting.onnx.running import Session
-from headway.exporting.stand_in import Method, language_methods
+from headway.exporting.stand_in import Method, Session, language_methods
 from headway.models import (
     GPT,
     Bert,
