@@ -70,6 +70,6 @@ def test_the_commands_show_it(tmp_path, monkeypatch):
         (("generate", "gpt", "the", "fox", "--max-tokens", "3"), "generating for 2 prompts: "),
         (("classify", "classifier", "the fox", "a dog"), "predicted 0 texts: "),
         (("quantize", "gpt", "--to", "int8"), "quantising to int8: "),
-        (("export", "gpt", "--to", "hf", "-o", "new"), "writing new, and comparing its results: "),
+        (("export", "gpt", "--to", "hf", "-o", "new"), "writing new, and running it: "),
     ):
         assert line in headway(*words, cwd=tmp_path).stderr

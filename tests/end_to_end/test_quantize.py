@@ -79,7 +79,7 @@ def test_training_starts_from_float32_weights_and_export_writes_them(folder):
     run_headway(*words, *small, cwd=folder)
     assert not is_quantized(headway.load(folder / "runs" / "tuned").model)
     printed = run_headway("export", "gpt/int8", "--to", "hf", "--json", cwd=folder).stdout
-    assert json.loads(printed)["difference"] < 1e-4
+    assert max(json.loads(printed)["difference"].values()) < 1e-5
 
 
 @pytest.mark.turns(3)

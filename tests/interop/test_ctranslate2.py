@@ -238,7 +238,7 @@ def test_the_command_reports_both_differences(tmp_path):
     [
         (
             ("--to", "hf", "--dtype", "int8"),
-            "--dtype int8 is for --to ctranslate2, --to gguf and --to onnx",
+            "--dtype int8 is for --to ctranslate2, gguf, onnx and web",
         ),
         (("--to", "ctranslate2", "--family", "gpt2"), "--family gpt2 is for --to hf"),
     ],

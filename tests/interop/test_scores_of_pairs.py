@@ -29,7 +29,6 @@ def folder(tmp_path):
     torch.nn.init.normal_(model.head.weight)
     reader = ClassReader(encoder.tokenizer, (), 40, Numbers(0.0, 1.0), pairs=None)
     to_hugging_face(ClassifierBundle(model, reader), tmp_path / "hf", None)
-    (tmp_path / "hf" / "MANIFEST.json").unlink()
     changed(tmp_path / "hf", problem_type=None)
     return tmp_path / "hf"
 

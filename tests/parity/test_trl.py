@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway.bundle import TextBundle
-from headway.interop import ChatTemplate, export
+from headway.interop import ChatTemplate, write_text_model
 from headway.tasks.dialogue_store import with_vocabulary
 from headway.tasks.target_mask import TEMPLATE, OwnRenderer, with_role_tokens
 from headway.training import PreferenceConfig, preference_losses
@@ -130,7 +130,7 @@ def test_the_target_masks_of_the_same_conversations(tmp_path, monkeypatch):
     tokenizer = with_role_tokens(start.tokenizer)
     settings = replace(start.settings, template=ChatTemplate(by_name={"default": TEMPLATE}))
     bundle = TextBundle(with_vocabulary(start.model, tokenizer.size), tokenizer, settings)
-    export(bundle.model, tokenizer, tmp_path / "hf", settings=settings)
+    write_text_model(bundle.model, tokenizer, tmp_path / "hf", settings=settings)
     talks = [talk for talk in TALKS if talk.turns]
     rows = [
         {"messages": [{"role": turn.role, "content": turn.content} for turn in talk.turns]}

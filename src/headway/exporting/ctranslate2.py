@@ -189,10 +189,18 @@ def _translator(
         ]
         return torch.from_numpy(numpy.stack(rows)), after
 
+    def decode(
+        target_in: Int[Tensor, "B T"], memory: Float[Tensor, "B S 1"], keys: Tensor | None = None
+    ) -> Float[Tensor, "B T V"]:
+        return step(target_in, start(memory[..., 0].long(), keys))[0]
+
     model.output = KnownLogits(model.config.target_vocabulary)  # type: ignore[assignment]
     return {
+        # the memory is the source: CTranslate2 encodes it with each step
+        "encode": lambda source, keys=None: source[..., None].double(),
         "start": start,
         "step": step,
+        "decode": decode,
         "forward": lambda source, target_in, keys=None: step(target_in, start(source, keys))[0],
     }
 

@@ -120,6 +120,9 @@ def bert_graphs(model: Bert) -> list[Graph]:
     if model.masked_lm_head is not None:
         outputs: dict[str, Axes] = {"logits": (BATCH, LENGTH, config.vocabulary)}
         compute: Callable[..., tuple[Tensor, ...]] = _output
+        if model.next_sentence is not None:
+            outputs["seq_relationship_logits"] = (BATCH, 2)
+            compute = _words_and_pairs
     else:
         outputs, compute = {"last_hidden_state": vectors}, _vectors
     return _text_graph(model, config.vocabulary, config.token_types, outputs, compute)
@@ -127,6 +130,11 @@ def bert_graphs(model: Bert) -> list[Graph]:
 
 def _output(model: nn.Module, *inputs: Tensor) -> tuple[Tensor, ...]:
     return (model(*inputs),)
+
+
+def _words_and_pairs(model: Bert, *inputs: Tensor) -> tuple[Tensor, ...]:
+    hidden = model.encode(*inputs)
+    return model.words(hidden), model.follows(hidden)
 
 
 def _vectors(model: Bert, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -57,9 +57,19 @@ def bert_methods(model: Bert, sessions: Sessions) -> dict[str, Method]:
     further = {FROM_CLASS_TOKEN: from_class_token}
     if model.masked_lm_head is None:
         return {"encode": _one(session, "last_hidden_state"), **further}
-    # what leaves the graph are logits already
-    logits = _one(session, "logits")
-    return {"encode": logits, "words": lambda hidden: hidden, "forward": logits, **further}
+    latest: dict[str, Tensor] = {}
+
+    def logits(tokens: Tensor, *rest: Tensor | None) -> Tensor:
+        """Return what leaves the graph in place of vectors: logits already."""
+        latest.update(_read(session, tokens, *rest))
+        return latest["logits"]
+
+    def follows(hidden: Tensor) -> Tensor:
+        assert hidden is latest["logits"], "the runtime knows the head of its last texts only"
+        return latest["seq_relationship_logits"]
+
+    methods: dict[str, Method] = {"encode": logits, "words": lambda hidden: hidden}
+    return methods | {"follows": follows, "forward": logits} | further
 
 
 def head_methods(model: nn.Module, sessions: Sessions) -> dict[str, Method]:
