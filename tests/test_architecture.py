@@ -106,6 +106,7 @@ LONG = {
     "bench/decoding.py": "one comparison: the sides of Headway, transformers and CTranslate2",
     "src/headway/base/settings.py": "settings: declared, parsed, checked, overridden, explained",
     "src/headway/cli/plan.py": "one command: its flags, their checks, its tables and notes",
+    "src/headway/exporting/target.py: export": "one export, step by step, with all it promises",
     "src/headway/interop/hf_folders.py": "one format: folders read, built, described and written",
     "src/headway/tasks/captioning/model.py": "the bundle of captioners, with all they can do",
     "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",

@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from headway.base.errors import UsageError
+from headway.base.files import check_new
 from headway.base.folders import new_folder
 from headway.bundle import Bundle
 from headway.exporting.inputs import RealTexts
@@ -143,18 +144,22 @@ def export(
     """Write a model for another program into a new folder, and verify it there; on any error no
     folder is left.
 
-    The model is first written in float32. In each runtime, the outputs for sizes of many kinds and
+    The model is first written in float32. In each runtime, outputs for sizes of many kinds and
     tokens that are written greedily must be those of the model; the files beside the weights must
-    give the same ids of texts; and the score on the held-out data of `run` must be the same. dtype:
+    give texts the same ids; and the score on the held-out data of `run` must be the same. dtype:
     one of `target.dtypes`; what it changes is measured. hint: what to do with a model that cannot
-    be represented. Raises UsageError for such a model, with the reasons, for a folder that exists
-    and if a package is not installed; HeadwayError if the verification fails.
+    be represented. UsageError for such a model, with the reasons, for a folder that exists and if a
+    package is not installed; HeadwayError if the verification fails.
     """
     folder = Path(folder)
-    _check_dtype(target, dtype)
+    if dtype not in target.dtypes:
+        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(target.dtypes)}")
     if reasons := target.lacks(bundle, family):
         what = f"this model cannot be represented {target.name}: {', '.join(reasons)}"
         raise UsageError(what, hint=hint)
+    check_new(folder)
+    here = measure(bundle, run)
+    data = run if here.scores else None
     model = _evaluated(float32_copy(target.network(bundle)))
     where, texts = str(folder), target.real_texts(bundle)
     with new_folder(folder) as temporary:
@@ -165,8 +170,7 @@ def export(
             for one in running
         }
         same_ids = target.compare_files(bundle, running[0].bundle, temporary, where)
-        scored = target.scored(bundle, running[0].bundle)
-        here, there = measure(bundle, run), measure(scored, run)
+        there = measure(target.scored(bundle, running[0].bundle), data)
         check_scores(here.scores, there.scores, where)
         first = found[running[0].version]
         rounding = first.difference
@@ -174,7 +178,7 @@ def export(
             target.convert(bundle, temporary, dtype)
             written = next(target.run(bundle, temporary)).bundle
             rounding = compare_models(model, written.model, where, None, texts).difference
-            there = measure(target.scored(bundle, written), run)
+            there = measure(target.scored(bundle, written), data)
         files = target.weights(temporary)
         names, size = [file.name for file in files], sum(file.stat().st_size for file in files)
     return Exported(
@@ -190,11 +194,6 @@ def export(
         here=here,
         there=there,
     )
-
-
-def _check_dtype(target: Target, dtype: str) -> None:
-    if dtype not in target.dtypes:
-        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(target.dtypes)}")
 
 
 def _evaluated(model: nn.Module) -> nn.Module:

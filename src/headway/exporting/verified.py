@@ -6,6 +6,7 @@ runtime (`exporting.families`). So one comparison serves every format.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import torch
 from tokenizers import Tokenizer as Engine
 
 from headway.base.config_files import RUN_FILE
-from headway.base.errors import HeadwayError
+from headway.base.errors import HeadwayError, HeadwayWarning, UsageError
 from headway.base.shapes import Tensor
 from headway.bundle import Bundle
 from headway.evaluation import Sums, paired_bootstrap
@@ -303,11 +304,19 @@ def check_special_tokens(bundle: Bundle, folder: Path, where: str) -> None:
 
 
 def measure(bundle: Bundle, run: Path | None) -> Measured:
-    """Return the scores of a bundle on the held-out data of a run; without a run there are none."""
+    """Return the scores of a bundle on the held-out data of a run.
+
+    There are none without a run, nor if its data are not where they were: a warning says so.
+    """
     if run is None or not (run / RUN_FILE).is_file():
         return Measured()
     begun = perf_counter()
-    evaluated = evaluate_model(bundle, run)
+    try:
+        evaluated = evaluate_model(bundle, run)
+    except UsageError as error:
+        text = f"the score is not compared: {error.what}: {error.where}"
+        warnings.warn(text, HeadwayWarning, stacklevel=2)
+        return Measured()
     seconds = perf_counter() - begun
     return Measured(
         scores=evaluated.scores.numbers(),
