@@ -69,7 +69,7 @@ def test_a_message_has_texts_and_images_in_their_order(talks):
     "part, words",
     [
         ({"type": "image", "path": "nowhere.png"}, "no such image file: .*nowhere.png"),
-        ({"type": "image", "path": "talks.jsonl"}, "an image file must end in"),
+        ({"type": "image", "path": "talks.jsonl"}, "an image or sound file must end in"),
         ({"type": "image"}, r"messages\[0\].content\[0\].path is missing"),
         ({"type": "image_url", "image_url": {"url": "http://x"}}, "has no text as its content"),
     ],

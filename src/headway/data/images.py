@@ -92,7 +92,7 @@ def image_file(folder: Path, value: object, name: str, where: str, hint: str = "
         )
     if not is_image(file.name):
         raise DataError(
-            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
+            f"an image or sound file must end in {', '.join(ENDINGS)}, but this is {file.name}",
             where,
             remedy_of(file),
         )

@@ -156,7 +156,7 @@ def image_files(source: Path) -> list[Path]:
     if source.is_file():
         if not is_image(source.name) and suffix_of(start_of(source)) is None:
             raise UsageError(
-                f"an image file must end in {', '.join(ENDINGS)}, but this name "
+                f"an image or sound file must end in {', '.join(ENDINGS)}, but this name "
                 f"{f'ends in {source.suffix}' if source.suffix else 'has no suffix'}",
                 str(source),
                 remedy_of(source),
