@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 
+from headway.training import checkpoints
 from tests.fixtures.command_line import headway, train_words, write_corpus
 from tests.fixtures.ended_runs import is_same_end
 from tests.fixtures.file_operations import (
@@ -87,7 +88,15 @@ def test_a_clock_that_goes_back_changes_nothing(folder, monkeypatch, resumed):
     check_end(folder, "clock")
 
 
+@pytest.fixture
+def waits_for_saves(monkeypatch):
+    """A run that waits for each checkpoint: the states of a folder are recorded by one thread. What
+    a thread of its own writes is a row of the crash matrix."""
+    monkeypatch.setattr(checkpoints, "copy_fits", lambda run: False)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("waits_for_saves")
 @pytest.mark.parametrize("model", ["written", "flushed", "names first"])
 def test_a_run_that_loses_power_ends_bit_identical(folder, model):
     run = folder / "runs" / "power"
@@ -100,6 +109,7 @@ def test_a_run_that_loses_power_ends_bit_identical(folder, model):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("waits_for_saves")
 @pytest.mark.parametrize(
     ("number", "kinds"),
     [(errno.EIO, None), (errno.ENOSPC, WRITING)],
