@@ -22,9 +22,9 @@ from headway.exporting.onnx.export import (
 from headway.exporting.onnx.running import RUNTIMES
 from headway.exporting.pt2 import PT2, open_pt2
 from headway.exporting.pt2 import runtime as pt2_version
+from headway.interop.gguf_reader import SUFFIX
 
 AUTO, HEADWAY, LLAMA_CPP, AOTINDUCTOR = "auto", "headway", "llama.cpp", "aotinductor"
-GGUF = ".gguf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def opened_export(path: Path, runtime: str = AUTO) -> Iterator[OpenedExport | No
     itself; auto is onnxruntime, aotinductor or llama.cpp. Yields None for any other path, and for
     headway. Raises UsageError for a runtime that cannot run the file.
     """
-    graph, gguf, compiled = is_export(path), path.suffix == GGUF, PT2.weights(path)
+    graph, gguf, compiled = is_export(path), path.suffix == SUFFIX, PT2.weights(path)
     possible = [*RUNTIMES] if graph else [LLAMA_CPP, HEADWAY] if gguf else [HEADWAY]
     possible = [AOTINDUCTOR] if compiled else possible
     if runtime not in (AUTO, *possible):
@@ -93,5 +93,5 @@ def opened_export(path: Path, runtime: str = AUTO) -> Iterator[OpenedExport | No
 def run_of(path: Path) -> Path:
     """Return the folder of the run whose held-out data an exported model is evaluated on: the
     folder itself, or the one that it is in, if that is a run."""
-    folder = path.parent if path.suffix == GGUF else folder_of(path)
+    folder = path.parent if path.suffix == SUFFIX else folder_of(path)
     return folder.parent if (folder.resolve().parent / RUN_FILE).is_file() else folder

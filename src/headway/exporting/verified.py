@@ -89,7 +89,7 @@ def compare_models(
                 inputs = texts.pairs(*inputs) if has_ends else texts.texts(*inputs)
             mine, yours = (_outputs(model, inputs, texts) for model in (ours, theirs))
             what = f"the outputs for {rows} inputs of length {length}"
-            further = _differing(mine, yours, what, where, tolerance)
+            further = differing(mine, yours, what, where, tolerance)
             difference = max(difference, further, _heads(ours, theirs, inputs, where, tolerance))
         if family.start is not None:
             inputs, first = family.start(ours, generator)
@@ -114,7 +114,7 @@ def _heads(ours: Any, theirs: Any, inputs: Inputs, where: str, tolerance: float 
         return 0.0
     mine, yours = (_from_class_token(model, inputs) for model in (ours, theirs))
     pairs = [(name, mine[name], yours[name]) for name in mine if name in yours]
-    return max([0.0, *(_differing(a, b, name, where, tolerance) for name, a, b in pairs)])
+    return max([0.0, *(differing(a, b, name, where, tolerance) for name, a, b in pairs)])
 
 
 def _from_class_token(model: Any, inputs: Inputs) -> dict[str, Tensor]:
@@ -129,21 +129,29 @@ def _from_class_token(model: Any, inputs: Inputs) -> dict[str, Tensor]:
     return known
 
 
-def _differing(
-    ours: Tensor, theirs: Tensor, what: str, where: str, tolerance: float | None
+def differing(
+    ours: Tensor,
+    theirs: Tensor,
+    what: str,
+    where: str,
+    tolerance: float | None,
+    runtime: str = "runtime",
 ) -> float:
-    """Return the maximum absolute difference. Raises HeadwayError if it is too large."""
+    """Return the maximum absolute difference. Raises HeadwayError if it is too large.
+
+    runtime: what computed `theirs`, for the error.
+    """
     if ours.shape != theirs.shape:
         raise HeadwayError(
-            f"{what} have the shape {tuple(theirs.shape)} in the runtime, and {tuple(ours.shape)} "
-            "in the model; the folder was removed",
+            f"{what} have the shape {tuple(theirs.shape)} in the {runtime}, and "
+            f"{tuple(ours.shape)} in the model; the folder was removed",
             where,
         )
     difference = float((ours - theirs).abs().max())
     allowed = None if tolerance is None else tolerance * max(1.0, float(ours.abs().max()))
     if allowed is not None and not difference <= allowed:  # NaN is no success
         raise HeadwayError(
-            f"{what} differ by {difference:.2g} between the model and the runtime, more than "
+            f"{what} differ by {difference:.2g} between the model and the {runtime}, more than "
             f"{allowed:.1g}; the folder was removed",
             where,
         )
@@ -171,7 +179,7 @@ class _Steps:
                 step if self.texts is None else self.texts.predicted(step) for step, _ in steps
             )
             what = f"the logits of greedy token {number + 1}"
-            further = _differing(logits, other, what, self.where, self.tolerance)
+            further = differing(logits, other, what, self.where, self.tolerance)
             difference = max(difference, further)
             tokens, there = logits[:, -1:].argmax(-1), other[:, -1:].argmax(-1)
             behind = logits[:, -1].gather(-1, tokens) - logits[:, -1].gather(-1, there)

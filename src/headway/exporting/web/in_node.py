@@ -18,7 +18,7 @@ from headway.base.errors import DataError, HeadwayError
 from headway.base.shapes import Tensor
 from headway.bundle import Bundle, EncoderBundle, part_of
 from headway.data.images import Pixels
-from headway.exporting.verified import TOLERANCE
+from headway.exporting.verified import TOLERANCE, differing
 from headway.exporting.web.description import Description, tokenizers_of
 from headway.exporting.web.packages import BINARY, LOADER, RUNTIME, Package, node
 from headway.exporting.web.page import checking_script
@@ -212,21 +212,7 @@ def _compare(
 ) -> float:
     """Return the maximum absolute difference. HeadwayError if it is too large."""
     values = torch.tensor(theirs["values"]).view(theirs["shape"])
-    if values.shape != ours.shape:
-        raise HeadwayError(
-            f"{what} have the shape {tuple(values.shape)} in the page, and {tuple(ours.shape)} in "
-            "the model; the folder was removed",
-            where,
-        )
-    difference = float((values - ours).abs().max())
-    allowed = None if tolerance is None else tolerance * max(1.0, float(ours.abs().max()))
-    if allowed is not None and not difference <= allowed:  # NaN is no success
-        raise HeadwayError(
-            f"{what} differ by {difference:.2g} between the model and the page, more than "
-            f"{allowed:.1g}; the folder was removed",
-            where,
-        )
-    return difference
+    return differing(ours, values, what, where, tolerance, "page")
 
 
 def _check_greedy(
