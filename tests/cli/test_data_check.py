@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.base.errors import DataError
+from headway.base.errors import DataError, UsageError
 from headway.cli.data_check import CheckFlags, check, check_kind, kind_of
 
 LABELLED = "text\tlabel\nred fox\ta\nold dog\tb\nred fox\ta\n"
@@ -86,3 +86,22 @@ def test_sentence_pairs_are_checked_as_such(tmp_path, capsys, content):
     assert kind_of(tmp_path / "a.tsv") is None
     check(tmp_path / "a.tsv")
     assert "1 pairs" in capsys.readouterr().out
+
+
+TABLE = "id,body,class\n1,red fox,a\n2,old dog,b\n"
+
+
+def test_a_table_of_other_columns_is_checked_as_its_flags_name_them(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text(TABLE)
+    check(path, flags=CheckFlags(text="body", label="class", json=True))
+    report = json.loads(capsys.readouterr().out)
+    assert report["kind"] == "labelled texts"
+    assert report["recipe"] == "classify --text body --label class"
+    assert report["splits"]["train"]["labels"] == {"a": 1, "b": 1}
+    check(path, flags=CheckFlags(text="body", json=True))
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["examples"] == 2
+    with pytest.raises(UsageError, match="name a text, and its label, with --text and --label"):
+        check(path)
+    with pytest.raises(UsageError, match="one of the two pairs of flags"):
+        check(path, flags=CheckFlags(text="body", source="id"))

@@ -6,15 +6,17 @@ The suffix and the columns of a file decide which it is.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from headway.base.errors import DataError, HeadwayError
+from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.settings import setting
 from headway.cli.flags import as_flags
 from headway.data.bad_rows import BadRows
@@ -66,8 +68,8 @@ class Kind:
     unchecked: str = ""
 
 
-def _labelled(path: Path, bad_rows: BadRows) -> Iterator[Example]:
-    texts = read_labelled([path], Columns(), bad_rows)
+def _labelled(columns: Columns, path: Path, bad_rows: BadRows) -> Iterator[Example]:
+    texts = read_labelled([path], columns, bad_rows)
     return ((text.text, (text.label,)) for text in texts)
 
 
@@ -108,11 +110,11 @@ def _similar(path: Path, bad_rows: BadRows) -> Iterator[Example]:
     return ((f"{pair.first}\n{pair.second}", ()) for pair in pairs)
 
 
-def _texts(path: Path, bad_rows: BadRows) -> Iterator[Example]:
+def _texts(column: str, path: Path, bad_rows: BadRows) -> Iterator[Example]:
     if ending(path) not in ENDINGS:
         return ((line, ()) for line in read_lines(path) if line.strip())
-    rows = read_rows(path, {TEXT: "--data.key"}, bad_rows)
-    return bad_rows.parsed(rows, lambda row: (row.text(TEXT), ()))
+    rows = read_rows(path, {column: "--text"}, bad_rows)
+    return bad_rows.parsed(rows, lambda row: (row.text(column), ()))
 
 
 def _images(path: Path, bad_rows: BadRows) -> Iterator[Example]:
@@ -132,7 +134,8 @@ IMAGES = Kind(
     _having("image label", "img label"),
     "whether the images can be decoded",
 )
-TEXTS = Kind("texts", "gpt", _texts, _having("text"), "what the texts say")
+TEXTS = Kind("texts", "gpt", partial(_texts, TEXT), _having(TEXT), "what the texts say")
+LABELLED = Kind("labelled texts", "classify", partial(_labelled, Columns()), _having("text label"))
 CONVERSATIONS = Kind("conversations", "chat", _dialogues, tuple(LAYOUTS))
 KINDS = (
     Kind("pairs of answers", "prefer", _preferences, (PAIRS,)),
@@ -143,7 +146,7 @@ KINDS = (
     Kind("labelled text pairs", "pairs", _labelled_pairs, _having("sentence1 sentence2 label")),
     Kind("pairs of similar texts", "embed", _similar, _having("first second")),
     IMAGES,
-    Kind("labelled texts", "classify", _labelled, _having("text label")),
+    LABELLED,
     TEXTS,
 )
 """The first kind whose columns a file has counts."""
@@ -170,6 +173,20 @@ def kind_of(path: Path) -> Kind | None:
         return IMAGES
     if suffix in (".txt", ".md") and "\t" not in begun(read_lines(path))[0]:
         return TEXTS
+    return None
+
+
+def kind_with(text: str | None, label: str | None) -> Kind | None:
+    """Return the kind of a table whose columns of a text and its label are named, or None."""
+    if label is not None:
+        columns = Columns(text or TEXT, label)
+        recipe = (
+            f"{LABELLED.recipe} --text {shlex.quote(columns.text)} --label {shlex.quote(label)}"
+        )
+        return replace(LABELLED, recipe=recipe, read=partial(_labelled, columns))
+    if text is not None:
+        recipe = f"{TEXTS.recipe} --text {shlex.quote(text)}"
+        return replace(TEXTS, recipe=recipe, read=partial(_texts, text))
     return None
 
 
@@ -264,6 +281,8 @@ def _conclusion(faults: Sequence[str], warnings: Sequence[str]) -> list[str]:
 class CheckFlags:
     source: str | None = setting(None, "Column, key, language or file suffix of the source.")
     target: str | None = setting(None, "Column, key, language or file suffix of the target.")
+    text: str | None = setting(None, "Column or key of the text, if the data are texts.")
+    label: str | None = setting(None, "Column or key of the label, if the data are labelled texts.")
     model: Path | None = setting(
         None,
         "Model whose tokens and chat template show which tokens of a conversation are learned.",
@@ -275,7 +294,8 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
     """Report sizes and faults of sentence pairs or other data; exit code 3 if there are faults.
 
     Labelled and tagged texts, questions, similar texts, running text and images are recognised by
-    the suffix and the columns of the file. With --source and --target the data are sentence pairs.
+    the suffix and the columns of the file. With --source and --target the data are sentence pairs,
+    with --text and --label texts and their labels.
 
     Parameters
     ----------
@@ -283,7 +303,15 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
         A file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff, .conll, .json ...), a folder
         of splits, or the common prefix of the paths of two aligned files.
     """
-    kind = kind_of(path) if flags.source is None and flags.target is None else None
+    kind = kind_with(flags.text, flags.label)
+    is_pairs = flags.source is not None or flags.target is not None
+    if kind is not None and is_pairs:
+        raise UsageError(
+            "--source and --target name the columns of pairs, --text and --label those of texts",
+            hint="give one of the two pairs of flags",
+        )
+    if kind is None and not is_pairs:
+        kind = kind_of(path)
     if kind is not None:
         found = check_kind(path, kind)
         values, text = asdict(found), found.table()
@@ -295,7 +323,13 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
         result(values, text, as_json=flags.json)
         _raise_faults(path, found.faults, "correct or delete these rows: training refuses them")
         return
-    report = check_pairs(locate(path, flags.source, flags.target))
+    try:
+        pairs = locate(path, flags.source, flags.target)
+    except UsageError as error:
+        if not is_pairs and path.is_file() and ending(path) in ENDINGS:
+            error.hint = f"{error.hint}; or name a text, and its label, with --text and --label"
+        raise
+    report = check_pairs(pairs)
     result(report.as_dict(), _table_of_pairs(report), as_json=flags.json)
     is_usable = all(split.readable and split.pairs for split in report.splits.values())
     _raise_faults(
