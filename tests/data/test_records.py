@@ -8,7 +8,7 @@ import pytest
 
 from headway.base.errors import HeadwayError
 from headway.data.documents import read_documents
-from headway.data.rows import plain_text, read_rows
+from headway.data.rows import plain_text, read_rows, read_texts
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
@@ -173,10 +173,35 @@ def test_pairs_are_read_from_parquet_and_lists_also_under_translation(tmp_path):
     assert locate(tmp_path, "en", "fr").train.paths == (files[0],)
 
 
-def test_documents_are_read_from_parquet(tmp_path):
-    file = write_parquet(tmp_path / "x.parquet", {"text": ["one", "two"], "n": [1, 2]})
-    assert [part.text for part in read_documents([str(file)])] == ["one", "two"]
-    assert "'text', 'n'" in error_of(read_documents, [str(file)], "file", "body")
+FILES_OF_TEXTS = {
+    "x.csv": 'n,body\n1,"one, or more"\n2,two\n',
+    "x.tsv": "n\tbody\n1\tone, or more\n2\ttwo\n",
+    "x.jsonl": '{"n": 1, "body": "one, or more"}\n{"n": 2, "body": "two"}\n',
+    "x.json": '[{"n": 1, "body": "one, or more"}, {"n": 2, "body": "two"}]',
+}
+
+
+@pytest.mark.parametrize("name", [*FILES_OF_TEXTS, "x.parquet"])
+def test_each_row_of_a_file_that_is_named_is_a_document(tmp_path, name):
+    if name == "x.parquet":
+        file = write_parquet(tmp_path / name, {"body": ["one, or more", "two"], "n": [1, 2]})
+    else:
+        file = write(tmp_path / name, FILES_OF_TEXTS[name])
+    parts = list(read_documents([str(file)], "file", "body"))
+    assert [part.text for part in parts] == ["one, or more", "two"]
+    assert all(part.first for part in parts)
+    assert list(read_texts([file], "body")) == ["one, or more", "two"]
+    error = error_of(read_documents, [str(file)])
+    assert "n" in error and "body" in error and "--data.text" in error
+
+
+def test_a_table_or_json_file_in_a_folder_is_no_document(tmp_path):
+    for name, content in FILES_OF_TEXTS.items():
+        write(tmp_path / name, content)
+    parts = read_documents([str(tmp_path)], "file", "body")
+    assert [part.text for part in parts] == ["one, or more", "two"]
+    (tmp_path / "x.jsonl").unlink()
+    assert "name the files" in error_of(read_documents, [str(tmp_path)])
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path):

@@ -282,9 +282,11 @@ def test_a_file_that_is_not_compressed_as_its_name_says_is_named(tmp_path):
 
 def test_a_column_of_texts_is_read_from_csv(tmp_path):
     file = write(tmp_path / "x.csv", 'id;text\n1;"red; fox"\n2;old dog\n')
-    assert list(read_texts([file], "text")) == ["red; fox", "old dog"]
-    with pytest.raises(UsageError, match="2 columns: 1 'id', 2 'text'"):
-        list(read_texts([file]))
+    for column in (None, "text", "2"):
+        assert list(read_texts([file], column)) == ["red; fox", "old dog"]
+    other = write(tmp_path / "y.csv", "id;words\n1;old dog\n")
+    with pytest.raises(UsageError, match="2 columns: 1 'id', 2 'words'"):
+        list(read_texts([other]))
 
 
 def test_a_row_with_other_cells_names_the_separator(tmp_path):

@@ -74,7 +74,7 @@ def documents(corpus, tokenizer) -> list[str]:
 
 
 def test_the_shards_hold_the_documents_of_all_files_in_their_order(made, shards):
-    corpora, tokenizer = shards.corpora(), shards.tokenizer
+    corpora, tokenizer = list(shards.corpora()), shards.tokenizer
     read = [part.text for part in read_documents([str(made[0])], "line")]
     assert [text for c in corpora for text in documents(c, tokenizer)] == read
     assert [len(files) for files in shards.files] == [2, 3], "the small rest joins the last shard"
@@ -99,7 +99,7 @@ def test_the_same_call_makes_only_what_is_missing(made, shards):
     assert again.missing == [1]
     fractions: list[float] = []
     make_shards(again, 2, fractions.append)
-    assert len(again.corpora()) == 2
+    assert len(list(again.corpora())) == 2
     assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == before
     assert fractions == sorted(fractions) and 0 < fractions[0] < 1
 
@@ -166,11 +166,11 @@ def test_damaged_tokens_are_refused(shards, damage, tmp_path):
         reseal(shards.shard(0))
         expected = "numbers must be from 0 to 299"
     with pytest.raises(DataError, match=expected):
-        TokenShards.open(shards.folder).corpora()
+        list(TokenShards.open(shards.folder).corpora())
 
 
 def test_the_end_is_held_out_at_the_border_of_a_document(shards):
-    tokenizer, corpora = shards.tokenizer, shards.corpora()
+    tokenizer, corpora = shards.tokenizer, list(shards.corpora())
     train, valid = split_end(corpora, 0.1, tokenizer)
     texts = [text for c in corpora for text in documents(c, tokenizer)]
     held_out = documents(valid, tokenizer)
@@ -197,7 +197,7 @@ def test_one_long_document_is_cut_inside_and_the_copy_begins_with_bos(tmp_path, 
 def test_the_sample_of_the_tokenizer_is_spread_over_all_files(texts, monkeypatch):
     monkeypatch.setattr(token_shards, "SAMPLE_BYTES", 600)
     sampled = list(sample_of([str(texts)], LINES))
-    assert 400 < sum(len(text.encode()) for text in sampled) < 1000
+    assert 300 < sum(len(text.encode()) for text in sampled) <= 600
     assert {text.split()[0] for text in sampled} == NAMES.keys()
 
 

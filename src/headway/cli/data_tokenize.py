@@ -36,7 +36,7 @@ class TokenizeFlags:
     )
     vocabulary: int = with_default(LanguageDataConfig, "vocabulary", 4000)
     split: Split = with_default(LanguageDataConfig, "split", "file")
-    key: str = with_default(LanguageDataConfig, "key", "text")
+    text: str | None = with_default(LanguageDataConfig, "text", None)
     processes: int | None = setting(
         None, "Number of processes, each with one thread. If unset, the number of cores.", gt=0
     )
@@ -53,12 +53,13 @@ def tokenize(*texts: str, flags: TokenizeFlags = TokenizeFlags()) -> None:
     Parameters
     ----------
     texts
-        Text files (.txt, .md, .jsonl, .parquet, plain or .gz), folders of them, or python-docs.
+        Files of texts (.txt, .md, or a column of a table or of records), plain or .gz, folders, or
+        python-docs.
     """
     if not texts:
         raise UsageError("no text is named", hint="headway data tokenize FILE_OR_FOLDER ...")
     check_tokenizer(flags.tokenizer)
-    reading = Reading(flags.split, flags.key)
+    reading = Reading(flags.split, flags.text)
 
     def tokenizer() -> TextTokenizer:
         return named_tokenizer(flags.tokenizer, flags.vocabulary, sample_of(texts, reading))
@@ -74,13 +75,15 @@ def tokenize(*texts: str, flags: TokenizeFlags = TokenizeFlags()) -> None:
 
 
 def _print(shards: TokenShards, *, json: bool) -> None:
-    corpora = shards.corpora()
     size = {
-        "tokens": sum(map(len, corpora)),
-        "bytes": sum(corpus.num_bytes for corpus in corpora),
-        "shards": len(corpora),
+        "tokens": 0,
+        "bytes": 0,
+        "shards": len(shards.files),
         "vocabulary": shards.tokenizer.size,
     }
+    for corpus in shards.corpora():  # one at a time: checking a shard reads it into memory
+        size["tokens"] += len(corpus)
+        size["bytes"] += corpus.num_bytes
     if json:
         data_json({"folder": str(shards.folder), **size})
         return

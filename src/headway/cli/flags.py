@@ -56,6 +56,8 @@ SHORT = {
     "valid": "data.valid",
     "test": "data.test",
     "column": "data.column",
+    "text": "data.text",
+    "label": "data.label",
     "steps": "training.steps",
     "epochs": "training.epochs",
     "time": "training.time",

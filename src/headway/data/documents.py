@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import UsageError
+from headway.data import rows
 from headway.data.formats.lines import check_file, ending, read_lines
 from headway.data.formats.records import LINE_LIMIT, LINES, PARQUET
 from headway.data.formats.split_files import TRAIN, VALID, split_files
-from headway.data.rows import read_rows
+from headway.data.rows import column_texts
 
-RECORDS = (*LINES, PARQUET)
-ENDINGS = (".txt", ".md", *RECORDS)
+PROSE = (".txt", ".md")
+ENDINGS = (*PROSE, *rows.ENDINGS)
+"""The suffixes of files that are named."""
+IN_FOLDERS = (*PROSE, *LINES, PARQUET)
+"""Those of files that are found in folders, where a table or a .json file may be anything."""
 TOKENS = "plan.json"
 """The file that a folder of tokens has (`token_shards.py`)."""
 
@@ -36,15 +40,14 @@ class Part:
 
 
 def read_documents(
-    sources: Sequence[str], split: Split = "file", key: str = "text", part: str = TRAIN
+    sources: Sequence[str], split: Split = "file", text: str | None = None, part: str = TRAIN
 ) -> Iterator[Part]:
-    r"""Yield the documents of files (.txt, .md, .jsonl, .parquet, plain or .gz), folders and
-    collections, in parts.
+    r"""Yield the documents of files (`ENDINGS`, plain or .gz), folders and collections, in parts.
 
     split: documents of a text file: the whole file (`file`), each paragraph (`blank-line`), each
     line (`line`), or each article, from one line like "= Title =" to the next (`title`, the format
-    of WikiText). Each line of a .jsonl file and each row of a .parquet file is a document: the
-    unchanged value of `key`.
+    of WikiText). Each row of a table and each record is a document: its text in the column `text`
+    (`column_texts`).
 
     Folders are read recursively in the order of names; hidden files and files with other suffixes
     are skipped. All lines of text files, also the last, end in "\n". Documents of whitespace only
@@ -55,14 +58,16 @@ def read_documents(
     """
     for source in sources:
         if source in COLLECTIONS and not Path(source).exists():
-            for text in COLLECTIONS[source]():
-                yield from _cut(text, True)
+            for document in COLLECTIONS[source]():
+                yield from _cut(document, True)
             continue
         for path in text_files(Path(source), part):
-            if ending(path) in RECORDS:
-                yield from _records(path, key)
-            else:
+            if ending(path) in PROSE:
                 yield from _parts(path, split)
+                continue
+            for document in column_texts(path, text):
+                if document.strip():
+                    yield from _cut(document, True)
 
 
 def text_files(source: Path, part: str = TRAIN) -> list[Path]:
@@ -86,7 +91,7 @@ def text_files(source: Path, part: str = TRAIN) -> list[Path]:
     paths = sorted(
         path
         for path in source.rglob("*")
-        if ending(path) in ENDINGS
+        if ending(path) in IN_FOLDERS
         and path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
@@ -96,9 +101,9 @@ def text_files(source: Path, part: str = TRAIN) -> list[Path]:
         )
     if not paths:
         raise UsageError(
-            f"the folder has no file that ends in {', '.join(ENDINGS)}",
+            f"the folder has no file that ends in {', '.join(IN_FOLDERS)}",
             str(source),
-            "check the path",
+            "check the path, or name the files; those in a folder are not read as tables",
         )
     return paths
 
@@ -147,20 +152,6 @@ def _cut(text: str, first: bool) -> Iterator[Part]:
             end = text.rfind("\n", start, latest) + 1 or (space if space > 0 else latest)
         yield Part(text[start:end], first)
         start, first = end, False
-
-
-def _records(path: Path, key: str) -> Iterator[Part]:
-    for row in read_rows(path, {}):
-        text = row.values.get(key)
-        if not isinstance(text, str):
-            raise DataError(
-                f"the record must be an object with a text under the key {key!r}, but has none "
-                f"(keys: {', '.join(map(repr, row.values))})",
-                row.where,
-                "name the key of the text with --data.key NAME",
-            )
-        if text.strip():
-            yield from _cut(text, True)
 
 
 def python_docs() -> Iterator[str]:

@@ -234,35 +234,56 @@ def what_is(value: object) -> str:
     return repr(value)[:60]
 
 
-def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str]:
-    """Stream every line of text files, or one column of tables (.tsv, .tab, .csv), plain or
-    .gz.
+TEXT = "text"
+"""The column or key of the text, unless another one is named."""
 
-    `column` is a name in the first line or a number from 1; it may be None for a table of one
-    column. Raises what `read_lines` raises; UsageError if the column does not exist, DataError for
-    a row without it.
+
+def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str]:
+    """Stream every line of text files, and one text of each row of other files (`column_texts`).
+
+    Raises what `read_lines` and `column_texts` raise.
     """
     for path in paths:
-        if ending(path) in TABLES:
-            yield from _read_column(path, column)
-        else:
-            yield from read_lines(path)
+        yield from column_texts(path, column) if ending(path) in ENDINGS else read_lines(path)
+
+
+def column_texts(path: Path, column: str | None = None) -> Iterator[str]:
+    """Yield the text of each row of a table or of each record, plain or .gz.
+
+    column: the name of a column or key, or the number of a column from 1. If it is None, it is
+    `TEXT`, or the only column of a table.
+
+    Raises UsageError if the column does not exist, DataError with file and line for a row without
+    it.
+    """
+    if ending(path) in TABLES:
+        yield from _read_column(path, column)
+        return
+    key = TEXT if column is None else column
+    for row in read_rows(path, {key: "--data.text"}):
+        text = row.values.get(key)
+        if not isinstance(text, str):
+            raise row.fault(key, "a text")
+        yield text
 
 
 def _read_column(path: Path, column: str | None) -> Iterator[str]:
-    is_named = column is not None and not is_column_number(column)
-    table = open_table(path, (lambda cells: column in cells) if is_named else None)
+    name = TEXT if column is None else column
+    is_named = not is_column_number(name)
+    table = open_table(path, (lambda cells: name in cells) if is_named else None)
     _, first = next(table.rows, (0, None))
     if first is None:
         return
     cells = [cell.strip() for cell in first]
-    if column is None and len(cells) > 1:
-        raise UsageError(
-            f"the table has {len(cells)} columns: {listed(cells)}",
-            where=str(path),
-            hint="choose the column of the text with --data.column, by name or number from 1",
-        )
-    index = column_index(path, cells, column or "1")
+    if column is None and TEXT not in cells:
+        if len(cells) > 1:
+            raise UsageError(
+                f"the table has {len(cells)} columns: {listed(cells)}",
+                where=str(path),
+                hint="choose the column of the text with --data.text, by name or number from 1",
+            )
+        name, is_named = "1", False
+    index = column_index(path, cells, name)
     if not is_named and not looks_like_header(cells):
         yield cells[index]
     for number, row in table.rows:

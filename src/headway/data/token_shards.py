@@ -21,6 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
+from math import ceil
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ FORMAT = 1
 SHARD_BYTES = 64 << 20
 """Least size of the source files of a shard; a larger file is a shard of its own."""
 
-SAMPLE_BYTES = 64 << 20
-"""Size of the sample of the text from which a tokenizer is trained."""
+SAMPLE_BYTES = 32 << 20
+"""Largest size of the sample of the text from which a tokenizer is trained."""
 
 UNPACKED = 4
 """Size of a text divided by that of its .gz or .parquet file, roughly."""
@@ -51,7 +52,7 @@ class Reading:
     """How the documents of the source files are found (`read_documents`)."""
 
     split: Split = "file"
-    key: str = "text"
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ class TokenShards:
             case {
                 "format": 1,
                 "split": "file" | "blank-line" | "line" | "title" as split,
-                "key": str(key),
+                "text": (str() | None) as text,
                 "tokenizer": str(fingerprint),
                 "shards": [_, *_] as files,
             } if all(map(_is_plan, files)):
-                return cls(folder, Reading(split, key), fingerprint, files)
+                return cls(folder, Reading(split, text), fingerprint, files)
         raise DataError(f"the file is no plan of tokens of format {FORMAT}", str(path))
 
     @cached_property
@@ -97,15 +98,15 @@ class TokenShards:
         """Return the folder of a shard."""
         return self.folder / f"shard-{number:05d}"
 
-    def corpora(self) -> list[TextCorpus]:
-        """Open all shards. Raises DataError if one is missing or damaged."""
+    def corpora(self) -> Iterator[TextCorpus]:
+        """Open one shard after the other. Raises DataError if one is missing or damaged."""
         if self.missing:
             raise DataError(
                 f"{len(self.missing):,} of {len(self.files):,} shards are missing",
                 str(self.folder),
                 "call the same `headway data tokenize` again, which continues it",
             )
-        return [TextCorpus.open(self.shard(n), self.tokenizer) for n in range(len(self.files))]
+        return (TextCorpus.open(self.shard(n), self.tokenizer) for n in range(len(self.files)))
 
 
 def _is_plan(shard: object) -> bool:
@@ -141,10 +142,10 @@ def opened_tokens(source: str, progress: Callable[[int], None]) -> TokenShards:
 
 
 def sample_of(sources: Sequence[str], reading: Reading) -> Iterator[str]:
-    """Yield about `SAMPLE_BYTES` of text, evenly spaced over the sources."""
+    """Yield a sample of the text, evenly spaced over the sources."""
     size = sum(map(_text_size, source_files(sources)))
-    every = max(1, size // SAMPLE_BYTES)
-    parts = read_documents(sources, reading.split, reading.key)
+    every = max(1, ceil(size / SAMPLE_BYTES))
+    parts = read_documents(sources, reading.split, reading.text)
     return (part.text for part in islice(parts, 0, None, every))
 
 
@@ -288,7 +289,7 @@ def _make_shard(number: int) -> int:
                 f"delete {_shards.folder} and begin again",
             )
     reading = _shards.reading
-    parts = read_documents([file["path"] for file in files], reading.split, reading.key)
+    parts = read_documents([file["path"] for file in files], reading.split, reading.text)
     sources = {
         file["path"]: sha256_of(Path(file["path"]))
         for file in files

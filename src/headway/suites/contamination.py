@@ -48,7 +48,7 @@ def training_texts(run: Path) -> list[str]:
     """
     config = saved_or_none(run)
     settings = {} if config is None else flat(config)
-    if "data.key" not in settings:  # no run that learns from whole texts
+    if "data.split" not in settings:  # no run that learns from whole texts
         return []
     value = settings["data.train"]
     named = value if isinstance(value, tuple) else (value,)
@@ -71,8 +71,9 @@ def size_of(sources: Sequence[str]) -> int:
 
 def documents(run: Path, sources: Sequence[str]) -> Iterator[str]:
     """Yield the text of the sources, as the run reads them."""
-    settings = flat(saved(run))
-    return (part.text for part in read_documents(sources, key=str(settings["data.key"])))
+    text = flat(saved(run))["data.text"]
+    assert text is None or isinstance(text, str)
+    return (part.text for part in read_documents(sources, text=text))
 
 
 def _words(text: str) -> list[str]:

@@ -118,11 +118,17 @@ class ExampleFiles:
         return train, valid
 
 
+FROM_ENCODER = (
+    "--from RUN or --from MODEL, an encoder of BERT's family; headway train bert-tiny TEXTS makes "
+    "a small one, also from the texts of your table (--data.text COLUMN)"
+)
+
+
 def require_start(
     start: str | None,
     model: str,
     source: str = "a pre-trained encoder",
-    hint: str = "--from RUN or --from MODEL, an encoder of BERT's family",
+    hint: str = FROM_ENCODER,
 ) -> None:
     """Raise UsageError if no pre-trained model is named. model, source: what is fine-tuned, and
     from what, in words."""

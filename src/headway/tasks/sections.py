@@ -280,8 +280,8 @@ class TextDataConfig:
 
     train: tuple[str, ...] = setting(
         (),
-        "training text: .txt, .md, .jsonl or .parquet files, plain or .gz, folders of such files, "
-        "or python-docs",
+        "training text: files (.txt, .md, or a column of .csv, .tsv, .jsonl, .json or .parquet), "
+        "plain or .gz, folders, or python-docs",
     )
     valid: tuple[str, ...] = setting(
         (), "validation text; if unset, the end of each training text is held out"
@@ -294,7 +294,11 @@ class TextDataConfig:
         "unit of a text file that is one document: the file, a paragraph, a line, or an article "
         "under a title in the format of WikiText",
     )
-    key: str = setting("text", "key of the text in a .jsonl file, or its column in a .parquet file")
+    text: str | None = setting(
+        None,
+        "column of the text in a table, by name or number from 1, or its key in records; if unset, "
+        "text, or the only column",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,7 @@ class RunningText:
         self._valid = None
         if data.valid:
             self._valid = _once(
-                lambda: read_documents(data.valid, data.split, data.key, VALID), folder
+                lambda: read_documents(data.valid, data.split, data.text, VALID), folder
             )
 
     def held_out(self) -> Iterator[Part]:
@@ -213,7 +213,7 @@ class TextSplit:
         yield from self._valid or ()
 
     def _documents(self, split: str) -> Iterator[Part]:
-        return read_documents([self.source], self.data.split, self.data.key, split)
+        return read_documents([self.source], self.data.split, self.data.text, split)
 
     @cached_property
     def border(self) -> int:

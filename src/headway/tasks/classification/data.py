@@ -35,6 +35,7 @@ from headway.tasks.classification.label_files import (
 from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import (
+    FROM_ENCODER,
     ExampleFiles,
     check_adapters,
     check_unchanged,
@@ -146,7 +147,7 @@ def check_texts(config: ClassifyRunConfig) -> None:
         config.training.start,
         "a classifier",
         "a language model or an encoder",
-        "--from RUN; headway train gpt-tiny TEXT trains a language model",
+        FROM_ENCODER,
     )
 
 

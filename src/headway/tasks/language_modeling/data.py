@@ -128,7 +128,7 @@ def _check_tokens(data: LanguageDataConfig) -> None:
                 "tokenise it, too: headway data tokenize TEXT --tokenizer TOKENS",
             )
     usual = LanguageDataConfig()
-    for name in ("tokenizer", "vocabulary", "split", "key"):
+    for name in ("tokenizer", "vocabulary", "split", "text"):
         if (value := getattr(data, name)) != getattr(usual, name):
             raise UsageError(
                 f"data.{name}={value}: a folder of tokens was made with its own",
@@ -166,7 +166,7 @@ def _prepared_tokens(
                 str(shards.folder),
                 f"tokenise the text with it: headway data tokenize TEXT --tokenizer {whose}",
             )
-    of_sources = [shards.corpora() for shards in sources]
+    of_sources = [list(shards.corpora()) for shards in sources]
     ends = [corpus for shards in held_out for corpus in shards.corpora()]
     if not held_out:
         split = [split_end(corpora, data.held_out, tokenizer) for corpora in of_sources]
@@ -295,7 +295,7 @@ def read_text(
     data = config.data if isinstance(config, RunSettings) else None
     settings = data if isinstance(data, TextDataConfig) else TextDataConfig()
     with tempfile.TemporaryDirectory() as folder:  # the files stay mapped after they are removed
-        parts = read_documents([str(path) for path in paths], settings.split, settings.key)
+        parts = read_documents([str(path) for path in paths], settings.split, settings.text)
         corpus = prepare_text(parts, bundle.tokenizer, Path(folder) / "text")
     windows = replace(windows_of(bundle, config), tokens=None)
     return ScoredText(corpus=corpus, windows=windows)

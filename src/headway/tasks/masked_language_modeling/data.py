@@ -216,7 +216,7 @@ def prepare_encoder(
 
 def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[str]:
     """Read the sentences of text files or folders. Raises DataError if there are none."""
-    parts = read_documents([str(path) for path in paths], data.split, data.key)
+    parts = read_documents([str(path) for path in paths], data.split, data.text)
     return _sentences(parts, ", ".join(map(str, paths)))
 
 

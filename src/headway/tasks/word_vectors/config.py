@@ -14,12 +14,14 @@ from headway.base.settings import (
     fraction,
     section,
     setting,
+    with_default,
 )
 from headway.models import WordsConfig
 from headway.tasks.sections import (
     LoopConfig,
     ObservationConfig,
     RunSettings,
+    TextDataConfig,
     averaging,
     desired_updates,
 )
@@ -32,11 +34,10 @@ class TextConfig:
 
     train: tuple[str, ...] = setting(
         (),
-        "training text, one sentence or paragraph per line: .txt or .tsv files, plain or .gz",
+        "training text: files with one sentence or paragraph per line (.txt), or a column of .csv, "
+        ".tsv, .jsonl, .json or .parquet, plain or .gz",
     )
-    column: str | None = setting(
-        None, "name or number of the column of .tsv files that holds the text"
-    )
+    text: str | None = with_default(TextDataConfig, "text", None)
     vocabulary: int = count(30_000, "maximum vocabulary size: the most frequent words", VOCABULARY)
     min_count: int = setting(
         5, "minimum count of a word of the vocabulary; rarer words are left out", gt=0

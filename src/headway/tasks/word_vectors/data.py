@@ -72,7 +72,7 @@ def check(config: WordsRunConfig) -> None:
     if not config.data.train:
         raise UsageError(
             "no training text is named",
-            hint="headway train words FILE, where FILE is .txt or .tsv, plain or .gz",
+            hint="headway train words FILE, where FILE is .txt, a table or records, plain or .gz",
         )
     check_files([Path(name) for name in config.data.train])
 
@@ -81,7 +81,7 @@ def check_files(paths: Sequence[Path]) -> None:
     """Raise UsageError unless all paths are files."""
     for path in paths:
         if not path.is_file():
-            hint = "name text files: .txt or .tsv, plain or .gz"
+            hint = "name files: .txt, a table or records, plain or .gz"
             raise UsageError(not_a_file(path), str(path), hint)
 
 
@@ -89,7 +89,7 @@ def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
     """Prepare vocabulary and encoded text in the run folder, or reuse them."""
     paths = [Path(path) for path in config.train]
     lines = ReadOnce(
-        lambda: read_texts(paths, config.column),
+        lambda: read_texts(paths, config.text),
         lambda line: line,
         str,
         folder,

@@ -145,7 +145,7 @@ def read_examples(
 ) -> WordExamples:
     """Read the examples of text files.
 
-    config: the configuration of the run, for the column of .tsv files and the settings of the
+    config: the configuration of the run, for the column of tables and the settings of the
     examples; None: the defaults of the recipe.
     """
     check_files(paths)
@@ -153,7 +153,7 @@ def read_examples(
     if isinstance(config, WordsRunConfig):
         data, training = config.data, config.training
     with tempfile.TemporaryDirectory() as folder:  # the file stays mapped after it is removed
-        lines = read_texts(list(paths), data.column)
+        lines = read_texts(list(paths), data.text)
         corpus = prepare_words(lines, bundle.vocabulary, Path(folder) / "text")
     return examples_of(corpus, bundle.config, training)
 
