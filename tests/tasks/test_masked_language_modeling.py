@@ -1,7 +1,7 @@
 """Masked language modelling as a run: learning, resuming, and continued pre-training."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +91,21 @@ def job_of(config, folder, start=None, emit=ignore):
 
 def numbers(folder):
     return read_metrics(folder / "metrics.jsonl", "valid")
+
+
+# --- documents of one sentence -----------------------------------------------------------------
+
+
+def test_rows_of_one_sentence_are_refused_where_pairs_of_sentences_are_learned(tmp_path):
+    table = tmp_path / "names.csv"
+    rows = [sentence for story in STORIES for sentence in story.split(". ")]
+    table.write_text("n,words\n" + "".join(f"{n},{row}\n" for n, row in enumerate(rows)))
+    config = configured(str(table), data__text="words")
+    with pytest.raises(DataError, match=r"100% of the text is in documents of one sentence"):
+        job_of(config, tmp_path / "pairs")
+    job_of(replace(config, model=replace(config.model, next_sentence=False)), tmp_path / "words")
+    table.write_text("n,words\n" + "".join(f"{n},{story}\n" for n, story in enumerate(STORIES)))
+    job_of(config, tmp_path / "stories")
 
 
 # --- training and resuming ---------------------------------------------------------------------
@@ -350,7 +365,7 @@ def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, sto
             "more than the 30 positions",
         ),
         ({"model__masked_lm_head": False}, UsageError, "needs the head for masked words"),
-        ({"data__train": ("SINGLE",)}, DataError, "two sentences"),
+        ({"data__train": ("SINGLE",)}, DataError, "documents of one sentence"),
         ({"data__train": ("EMPTY",)}, DataError, "the text is empty"),
     ],
 )

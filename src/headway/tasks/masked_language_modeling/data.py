@@ -25,6 +25,7 @@ from headway.text import EncoderTokenizer, extended, new_words, split_sentences
 LONGEST = 64  # tokens; a longer sentence is split into several
 CHUNK = 64  # number of sentences encoded at once
 COMPARED = 2000  # number of held-out sentences on which tokens per word are counted
+MOST_ALONE = 0.5  # of the text may be of no use for next-sentence prediction
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class SentenceCorpus:
     def tokens(self) -> int:
         """The number of tokens of all sentences."""
         return len(self.ids)
+
+    @property
+    def alone(self) -> int:
+        """The number of tokens in documents of one sentence, which no other follows."""
+        documents = self.documents
+        return int(self.lengths[documents[:-1][np.diff(documents) == 1]].sum())
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -212,6 +219,24 @@ def prepare_encoder(
         words = tokenizer.token_strings(range(original.size, tokenizer.size))
         new = original.encode_batch(words)
     return PreparedSentences(tokenizer, train, valid, new)
+
+
+def check_successors(prepared: PreparedSentences, config: EncoderRunConfig) -> None:
+    """Raise DataError if most of the training text is in documents of one sentence, from which
+    next-sentence prediction makes no pairs."""
+    alone = sum(corpus.alone for corpus in prepared.train)
+    fraction = alone / sum(corpus.tokens for corpus in prepared.train)
+    if not config.model.next_sentence or fraction <= MOST_ALONE:
+        return
+    hint = "make documents of several sentences that belong together"
+    if config.training.start is None:
+        hint = f"--model.next-sentence false learns masked words only; or {hint}"
+    raise DataError(
+        f"next-sentence prediction learns from documents of several sentences, but {fraction:.0%} "
+        "of the text is in documents of one sentence",
+        ", ".join(config.data.train),
+        hint,
+    )
 
 
 def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[str]:

@@ -40,6 +40,7 @@ from headway.tasks.masked_language_modeling.config import (
 from headway.tasks.masked_language_modeling.data import (
     PreparedSentences,
     check_encoder,
+    check_successors,
     prepare_encoder,
 )
 from headway.tasks.masked_language_modeling.evaluation import (
@@ -85,6 +86,7 @@ def pretraining_job(
 ) -> PretrainingJob:
     """Return the job that pre-trains a BERT on text. start: the pre-trained encoder, or None."""
     config = _fitted(config, prepared, start)
+    check_successors(prepared, config)
     model, training, tokenizer = config.model, config.training, prepared.tokenizer
     train = sources_of(config, prepared.train, tokenizer, 0)
     masked = MaskedSequences(train)
