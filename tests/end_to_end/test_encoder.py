@@ -131,7 +131,7 @@ def test_settings_of_encoders_are_shown(run_headway):
         ("train bert-tiny t.txt --data.new-tokens 3", 2, "--from"),
         ("train bert-tiny t.txt --masking.fraction 1", 2, "fraction"),
         ("train bert-tiny t.txt --masking.masked 0.95", 2, "must add up to at most 1"),
-        ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
+        ("train bert-tiny single.txt --data.split line", 3, "documents of one sentence"),
         ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),
         ("train gpt t.txt --from runs/a", 2, "text encoder"),
