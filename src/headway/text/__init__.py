@@ -9,21 +9,21 @@ from headway.text.encoder_tokenizer import SpecialTokens as SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer as PretrainedTokenizer
 from headway.text.language_tokens import LanguageTokens as LanguageTokens
 from headway.text.language_tokens import Roles as Roles
+from headway.text.loading import MissingEncoderTokenizer as MissingEncoderTokenizer
+from headway.text.loading import MissingTokenizer as MissingTokenizer
 from headway.text.loading import load_tokenizer as load_tokenizer
-from headway.text.missing_tokenizer import MissingEncoderTokenizer as MissingEncoderTokenizer
-from headway.text.missing_tokenizer import MissingTokenizer as MissingTokenizer
 from headway.text.pretrained_sentence import (
     PretrainedSentenceTokenizer as PretrainedSentenceTokenizer,
 )
 from headway.text.sentence_subwords import SentenceSubwords as SentenceSubwords
 from headway.text.sentence_subwords import Tokenizer as Tokenizer
 from headway.text.sentence_subwords import UnigramTokenizer as UnigramTokenizer
-from headway.text.sentence_tokenizer import SentenceTokenizer as SentenceTokenizer
 from headway.text.sentences import split_sentences as split_sentences
-from headway.text.text_frame import TextFrame as TextFrame
 from headway.text.text_subwords import TextBPE as TextBPE
 from headway.text.text_subwords import TextSubwords as TextSubwords
 from headway.text.text_subwords import TextUnigram as TextUnigram
+from headway.text.tokenizer import SentenceTokenizer as SentenceTokenizer
+from headway.text.tokenizer import TextFrame as TextFrame
 from headway.text.tokenizer import TextTokenizer as TextTokenizer
 from headway.text.tokenizer_pair import TokenizerPair as TokenizerPair
 from headway.text.vocabulary import BORDER as BORDER

@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError, index_from_one
 from headway.base.settings import override
 from headway.base.transfers import positions_where
 from headway.bundle import TextBundle
-from headway.data.image_examples import examples_of_corpus
+from headway.data.image_corpus import examples_of_corpus
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation.scores import Scores
 from headway.inspection.ablation import layers_of

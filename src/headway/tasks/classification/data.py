@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import setting
 from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.rows import ENDINGS, ROWS, read_rows
 from headway.data.split import check_known
 from headway.data.stream import Indices

@@ -18,7 +18,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
-from headway.data.encoder_batches import EncoderBatch
+from headway.data.padding import EncoderBatch
 from headway.data.split import check_known
 from headway.data.stream import Array, Batches
 from headway.evaluation import number_scores, score_classes

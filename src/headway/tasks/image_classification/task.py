@@ -29,7 +29,7 @@ from headway.bundle import (
     label_cells,
     label_scores,
 )
-from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.image_corpus import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import check_known
 from headway.data.stream import Batches, Shuffled

@@ -28,7 +28,7 @@ from headway.bundle import (
     encoder_pass,
 )
 from headway.bundle.arguments import checked
-from headway.data.encoder_batches import shortest_first
+from headway.data.padding import shortest_first
 from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.windows import (
     Span,

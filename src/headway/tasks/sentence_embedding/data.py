@@ -11,7 +11,7 @@ import torch
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices

@@ -35,7 +35,6 @@ from headway.tasks.finetuning import (
 )
 from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
-from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
     PreparedTags,
@@ -54,7 +53,7 @@ from headway.tasks.tagging.model import (
     from_hugging_face,
     to_hugging_face,
 )
-from headway.tasks.tagging.spans import are_span_tags, score_spans
+from headway.tasks.tagging.spans import Entity, TextEntities, are_span_tags, score_spans
 from headway.tasks.tagging.tag_files import TaggedSentence, read_tagged
 from headway.tasks.task import (
     NO_OPTIONS,

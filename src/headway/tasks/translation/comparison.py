@@ -13,11 +13,10 @@ from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
 from headway.tasks.task import Details
-from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.directions import corpora_of
-from headway.tasks.translation.evaluation import evaluate
+from headway.tasks.translation.evaluation import bleu_by_length, evaluate
 from headway.tasks.translation.examples import TranslationExamples, between
 from headway.tasks.translation.pair_files import Pair
 

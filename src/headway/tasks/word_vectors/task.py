@@ -46,8 +46,7 @@ from headway.tasks.word_vectors.data import (
     prepare_text,
     prepare_words,
 )
-from headway.tasks.word_vectors.model import WordsBundle
-from headway.tasks.word_vectors.objective import NegativeSampling, NextWordObjective
+from headway.tasks.word_vectors.model import NegativeSampling, NextWordObjective, WordsBundle
 from headway.training import Objective
 
 BATCHES = 50
