@@ -169,7 +169,7 @@ WORD_REGRESSION = Task(
     evaluate=evaluate,
     read=lambda bundle, paths, config, options: read_sentences(paths),
     held_out=lambda bundle, run, config, options: split(config.data)[1],
-    bundles={"word-regressor": BundleSpec(bundle=WordRegressorBundle)},
+    bundles={"word-regressor": BundleSpec(WordRegressorBundle)},
     predicts=Predicts(input=TextInput, options=NoOptions, show=show),
     next_commands=('rate {run} "..."', "eval {run}"),
 )

@@ -67,20 +67,24 @@ class PreparedExamples(Generic[Reader, Encoded, Example]):
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleFiles:
-    """The files of the examples of a task, and how they are split.
+    """The files of the examples of a task, how they are split, and what is fine-tuned on them.
 
     examples: the word for the examples. kinds: the kinds of files that have them, in words.
-    endings, content: as those of `files_of`.
+    endings, content: as those of `files_of`. trains: what is fine-tuned; "": a run needs no
+    pre-trained model. start: from what it is fine-tuned. get: how a user names such a model.
     """
 
     examples: str
     kinds: str
     endings: Sequence[str]
     content: str
+    trains: str = ""
+    start: str = "a pre-trained encoder"
+    get: str = "--from RUN or --from MODEL, an encoder of BERT's family"
 
     def check(self, config: FineTuningRunConfig) -> None:
-        """Raise UsageError if no training examples are named, or if a file is missing or of
-        another kind."""
+        """Raise UsageError if no training examples or no pre-trained model are named, if a file is
+        missing or of another kind, or for settings that adapters exclude."""
         data = config.data
         if not data.train:
             raise UsageError(
@@ -88,6 +92,10 @@ class ExampleFiles:
                 hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {self.kinds}",
             )
         files_of(data.train, data.valid, self.endings, self.content)
+        if self.trains:
+            require_start(config.training.start, self.trains, self.start, self.get)
+        if isinstance(config, AdaptedRunConfig):
+            check_adapters(config)
 
     def read(
         self, data: ExamplesConfig, read: Callable[[list[Path]], Iterable[Example]]

@@ -48,7 +48,7 @@ Details = Mapping[str, Sequence[Mapping[str, Any]]]
 """Name of a variant -> the details of the scores of its runs, one for each seed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BundleSpec(Generic[Network, Model]):
     """How a saved model of one family (`models.registry.MODELS`) is loaded.
 

@@ -305,11 +305,7 @@ CAPTIONING = Task(
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "captioner": BundleSpec(
-            bundle=CaptionerBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"captioner": BundleSpec(CaptionerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts[CaptionerBundle, CaptionInput, CaptionOptions, CaptionedFile](
         input=CaptionInput,
         options=CaptionOptions,

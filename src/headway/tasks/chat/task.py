@@ -25,7 +25,7 @@ from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    check_chat,
+    CONVERSATIONS,
     held_out_chat,
     prepare_chat,
     read_chat,
@@ -179,7 +179,7 @@ CHAT = Task(
     name="chat",
     config=ChatRunConfig,
     recipes={"chat": chat},
-    check=check_chat,
+    check=CONVERSATIONS.check,
     prepare=prepare,
     evaluation=ChatScoring,
     evaluate=evaluate,

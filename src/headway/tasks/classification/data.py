@@ -36,9 +36,7 @@ from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import (
     ExampleFiles,
-    check_adapters,
     check_unchanged,
-    require_start,
 )
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
@@ -46,7 +44,13 @@ from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"
 TEXTS = ExampleFiles(
-    examples="texts", kinds=".tsv, .csv, .jsonl or .parquet", endings=ENDINGS, content=ROWS
+    examples="texts",
+    kinds=".tsv, .csv, .jsonl or .parquet",
+    endings=ENDINGS,
+    content=ROWS,
+    trains="a classifier",
+    start="a language model or an encoder",
+    get="--from RUN; headway train gpt-tiny TEXT trains a language model",
 )
 Targets = Sequence[int] | Sequence[float]
 """Targets of texts: class numbers, or values for regression."""
@@ -141,13 +145,6 @@ def check_texts(config: ClassifyRunConfig) -> None:
             "training.balance weights classes, and data.kind=number has none",
             hint="leave out --training.balance",
         )
-    check_adapters(config)
-    require_start(
-        config.training.start,
-        "a classifier",
-        "a language model or an encoder",
-        "--from RUN; headway train gpt-tiny TEXT trains a language model",
-    )
 
 
 def check_extra(config: RunSettings) -> None:

@@ -363,10 +363,8 @@ CLASSIFICATION = Task(
     held_out=held_out_examples,
     show_scores=score_lines,
     bundles={
-        "gpt-classifier": BundleSpec(bundle=ClassifierBundle),
-        "bert-classifier": BundleSpec(
-            bundle=ClassifierBundle, foreign=from_hugging_face, export=to_hugging_face
-        ),
+        "gpt-classifier": BundleSpec(ClassifierBundle),
+        "bert-classifier": BundleSpec(ClassifierBundle, from_hugging_face, to_hugging_face),
     },
     predicts=Predicts(
         input=ClassInput,

@@ -222,10 +222,8 @@ IMAGE_CLASSIFICATION = Task(
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {correct:,} of {images:,} images correct"),
     bundles={
-        "vit-classifier": BundleSpec(
-            bundle=ImageClassifierBundle, foreign=from_hugging_face, export=to_hugging_face
-        ),
-        "image-text": BundleSpec(bundle=ImageTextBundle, foreign=image_text_from_hugging_face),
+        "vit-classifier": BundleSpec(ImageClassifierBundle, from_hugging_face, to_hugging_face),
+        "image-text": BundleSpec(ImageTextBundle, image_text_from_hugging_face),
     },
     predicts=Predicts(
         input=ImageInput,

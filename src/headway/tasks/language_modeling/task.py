@@ -292,14 +292,7 @@ LANGUAGE_MODELING = Task(
     read=read_text,
     held_out=held_out_text,
     show_scores=score_lines,
-    bundles={
-        "gpt": BundleSpec(
-            bundle=TextBundle,
-            foreign=from_hugging_face,
-            export=to_hugging_face,
-            export_to_gguf=to_gguf,
-        )
-    },
+    bundles={"gpt": BundleSpec(TextBundle, from_hugging_face, to_hugging_face, to_gguf)},
     teaches=Teaches(
         data=WeightedTextConfig(),
         evaluation=LanguageEvaluationConfig(),

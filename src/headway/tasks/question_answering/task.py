@@ -39,9 +39,9 @@ from headway.tasks.question_answering.config import (
     answer,
 )
 from headway.tasks.question_answering.data import (
+    FILES,
     PreparedQuestions,
     answered_questions,
-    check_answers,
     prepare_answers,
     target_answer,
 )
@@ -232,7 +232,7 @@ QUESTION_ANSWERING = Task(
     name="question_answering",
     config=AnswerRunConfig,
     recipes={"answer": answer},
-    check=check_answers,
+    check=FILES.check,
     prepare=prepare,
     evaluation=AnswerScoring,
     evaluate=evaluate,
@@ -240,9 +240,7 @@ QUESTION_ANSWERING = Task(
     held_out=held_out_examples,
     show_scores=shown_as("exact match {exact:.3f}   F1 {f1:.3f}   {questions:,} questions"),
     bundles={
-        "bert-answerer": BundleSpec(
-            bundle=QuestionAnsweringBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
+        "bert-answerer": BundleSpec(QuestionAnsweringBundle, from_hugging_face, to_hugging_face)
     },
     predicts=Predicts(
         input=AnswerInput,

@@ -242,6 +242,6 @@ SEEING = Task(
     read=read_seeing,
     held_out=held_out_seeing,
     show_scores=score_lines,
-    bundles={"multimodal-gpt": BundleSpec(bundle=MultimodalBundle)},
+    bundles={"multimodal-gpt": BundleSpec(MultimodalBundle)},
     next_commands=("chat {run} --image IMAGE", "serve {run}", "eval {run}"),
 )

@@ -265,10 +265,6 @@ SELF_DISTILLATION = Task(
     read=images_of_files,
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {images:,} images, {known:,} labelled images as neighbours"),
-    bundles={
-        "vit": BundleSpec(
-            bundle=ImageEncoderBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"vit": BundleSpec(ImageEncoderBundle, from_hugging_face, to_hugging_face)},
     next_commands=("embed {run} IMAGES --plot images.png", "eval {run}"),
 )

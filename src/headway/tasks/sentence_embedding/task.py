@@ -38,10 +38,10 @@ from headway.tasks.sentence_embedding.config import (
 )
 from headway.tasks.sentence_embedding.data import (
     FILE,
+    PAIRS,
     PreparedPairs,
     SimilarBatch,
     SimilarPairs,
-    check_pairs,
     encoded,
     prepare_pairs,
     read_texts,
@@ -280,7 +280,7 @@ SENTENCE_EMBEDDING = Task(
     name="sentence_embedding",
     config=EmbedRunConfig,
     recipes={"embed": embed},
-    check=check_pairs,
+    check=PAIRS.check,
     prepare=prepare,
     evaluation=EmbedScoring,
     evaluate=evaluate,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,6 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
-from headway.base.shapes import Bool, Int, Tensor
 from headway.base.sharing import WHOLE, Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
@@ -37,8 +35,8 @@ from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update
 from headway.tasks.sections import RunSettings
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
+    SENTENCES,
     PreparedTags,
-    check_tags,
     prepare_tags,
     tagged_sentences,
     tags_of,
@@ -66,20 +64,7 @@ from headway.tasks.task import (
     Teaches,
     TextInput,
 )
-from headway.training.objectives.contract import FramedTexts, Loss
-
-
-class TaggedWords(Protocol):
-    """Framed sentences, True at the first token of each word, and the tag of each word."""
-
-    @property
-    def texts(self) -> FramedTexts: ...
-
-    @property
-    def words(self) -> Bool[Tensor, "B T"]: ...
-
-    @property
-    def targets(self) -> Int[Tensor, " N"]: ...
+from headway.training.objectives.contract import Loss
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ class TaggingObjective:
 
     weights: tuple[float, ...] = ()
 
-    def __call__(self, model: BertTagger, batch: TaggedWords) -> Loss:
+    def __call__(self, model: BertTagger, batch: WordBatch) -> Loss:
         texts = batch.texts
         words = positions_where(batch.words, len(batch.targets))
         logits = model(texts.tokens, texts.keys, texts.types).flatten(0, 1)  # BT C
@@ -290,18 +275,14 @@ TAGGING = Task(
     name="tagging",
     config=TagRunConfig,
     recipes={"tag": tag},
-    check=check_tags,
+    check=SENTENCES.check,
     prepare=prepare,
     evaluation=NoOptions,
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "bert-tagger": BundleSpec(
-            bundle=TaggerBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"bert-tagger": BundleSpec(TaggerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(
         input=TextInput,
         options=TagOptions,

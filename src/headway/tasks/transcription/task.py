@@ -34,10 +34,10 @@ from headway.tasks.transcription.config import (
     speech,
 )
 from headway.tasks.transcription.data import (
+    RECORDINGS,
     SpeechBatch,
     SpokenText,
     check_language,
-    check_speech,
     prepare_spoken,
     read_spoken,
     speech_batch,
@@ -244,18 +244,14 @@ TRANSCRIPTION = Task(
     name="transcription",
     config=SpeechRunConfig,
     recipes={"speech": speech},
-    check=check_speech,
+    check=RECORDINGS.check,
     prepare=prepare,
     evaluation=SpeechScoring,
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "transcriber": BundleSpec(
-            bundle=TranscriberBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"transcriber": BundleSpec(TranscriberBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(
         input=RecordingInput,
         options=TranscriptOptions,

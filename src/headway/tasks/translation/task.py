@@ -187,13 +187,7 @@ TRANSLATION = Task(
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "translator": BundleSpec(
-            bundle=TranslatorBundle,
-            foreign=from_hugging_face,
-            export=to_hugging_face,
-        )
-    },
+    bundles={"translator": BundleSpec(TranslatorBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts[TranslatorBundle, TranslateInput, TranslateOptions, Translated](
         input=TranslateInput,
         options=TranslateOptions,

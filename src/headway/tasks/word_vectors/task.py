@@ -233,7 +233,7 @@ WORD_VECTORS = Task(
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={"words": BundleSpec(bundle=WordsBundle)},
+    bundles={"words": BundleSpec(WordsBundle)},
     next_commands=(
         "words nearest {run} WORD",
         "words analogy {run} A B C",
