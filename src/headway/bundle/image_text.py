@@ -233,11 +233,4 @@ class ImageTextBundle(ImageTextEncoding):
         for batch in batches_of(self.reader, [item.image for item in inputs], self.device):
             rows = classifier.probabilities(batch).tolist()
             classified += [Classified.ranked(classifier.labels, row) for row in rows]
-        return [
-            ClassifiedImage(
-                file=str(item.image),
-                label=prediction.label,
-                probabilities=prediction.best(options),
-            )
-            for item, prediction in zip(inputs, classified, strict=True)
-        ]
+        return Classified.of_images(inputs, classified, options)

@@ -106,14 +106,7 @@ class ImageClassifierBundle(ImageEncoding):
                 hint="leave them out",
             )
         classified = self.classify([item.image for item in inputs])
-        return [
-            ClassifiedImage(
-                file=str(item.image),
-                label=prediction.label,
-                probabilities=prediction.best(options),
-            )
-            for item, prediction in zip(inputs, classified, strict=True)
-        ]
+        return Classified.of_images(inputs, classified, options)
 
     @torch.inference_mode()
     def logits(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B K"]:
