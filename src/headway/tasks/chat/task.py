@@ -53,7 +53,6 @@ SPARE = 8
 """Number of tokens that an answer may have more than the longest reference."""
 
 ChatJob = Job[DialogueBatch, EncodedDialogues, ChatScoring]
-ALL = ChatScoring()
 
 
 def chat_job(
@@ -100,10 +99,7 @@ def prepare(config: ChatRunConfig, folder: Path, machine: Machine, emit: Emit) -
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    dialogues: EncodedDialogues,
-    options: ChatScoring = ALL,
-    share: Share = WHOLE,
+    bundle: TextBundle, dialogues: EncodedDialogues, options: ChatScoring, share: Share
 ) -> Scores:
     """Score conversations: the loss on their answers, and the fraction of exact answers.
 
@@ -182,7 +178,7 @@ CHAT = Task(
     check=CONVERSATIONS.check,
     prepare=prepare,
     evaluation=ChatScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_chat,
     held_out=held_out_chat,
     reads=has_dialogues,

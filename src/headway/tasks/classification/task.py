@@ -16,7 +16,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
 from headway.data.padding import EncoderBatch
 from headway.data.split import check_known
@@ -297,10 +297,7 @@ def _with_warning(
 
 
 def evaluate(
-    bundle: ClassifierBundle,
-    texts: Sequence[LabelledText],
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    bundle: ClassifierBundle, texts: Sequence[LabelledText], options: NoOptions, share: Share
 ) -> Scores:
     """Evaluate a classifier (`score_classes`) or a regression model (`number_scores`).
 
@@ -358,7 +355,7 @@ CLASSIFICATION = Task(
     check=check_texts,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,

@@ -17,7 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks import patchify
 from headway.bundle import (
     ClassifiedImage,
@@ -164,8 +164,8 @@ def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit)
 def evaluate(
     bundle: ImageClassifierBundle | ImageTextBundle,
     images: ImageExamples,
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    options: NoOptions,
+    share: Share,
 ) -> Scores:
     """Evaluate an image classifier (`score_classes`).
 
@@ -217,7 +217,7 @@ IMAGE_CLASSIFICATION = Task(
     check=check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=images_of_files,
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {correct:,} of {images:,} images correct"),

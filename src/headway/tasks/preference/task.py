@@ -11,7 +11,7 @@ import torch
 from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import TextBundle
 from headway.data.dialogues import Problem, has_preferences
 from headway.data.split import evenly_spaced
@@ -43,7 +43,6 @@ from headway.tasks.task import Task
 from headway.training import PreferenceObjective
 from headway.training.objectives.preference import answer_pairs
 
-USUAL = PreferenceScoring()
 PreferenceJob = Job[PreferenceBatch, HeldOutPairs, PreferenceScoring]
 
 
@@ -95,10 +94,7 @@ def prepare(
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    held_out: HeldOutPairs,
-    options: PreferenceScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: TextBundle, held_out: HeldOutPairs, options: PreferenceScoring, share: Share
 ) -> Scores:
     """Score pairs of answers, and answers of the model's own.
 
@@ -172,7 +168,7 @@ PREFERENCE = Task(
     check=check_preferences,
     prepare=prepare,
     evaluation=PreferenceScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_pairs,
     held_out=held_out_pairs,
     reads=has_preferences,

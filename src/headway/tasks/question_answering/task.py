@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError, HeadwayWarning
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import EncoderBundle
 from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
@@ -143,9 +143,6 @@ def student_job(
     return answering_job(config, prepared, encoder, machine)
 
 
-ALL_QUESTIONS = AnswerScoring()
-
-
 def read_examples(
     bundle: QuestionAnsweringBundle,
     paths: Sequence[Path],
@@ -180,8 +177,8 @@ def _with_warning(
 def evaluate(
     bundle: QuestionAnsweringBundle,
     questions: Sequence[Question],
-    options: AnswerScoring = ALL_QUESTIONS,
-    share: Share = WHOLE,
+    options: AnswerScoring,
+    share: Share,
 ) -> Scores:
     """Compute F1 and exact match of the most probable answers (`score_answers`).
 
@@ -235,7 +232,7 @@ QUESTION_ANSWERING = Task(
     check=FILES.check,
     prepare=prepare,
     evaluation=AnswerScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=shown_as("exact match {exact:.3f}   F1 {f1:.3f}   {questions:,} questions"),

@@ -18,7 +18,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Int, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_corpus import ImageExamples, examples_of_corpus
@@ -118,7 +118,6 @@ def spread(vectors: Float[Tensor, "N D"]) -> float:
 
 
 DinoJob = Job[ViewBatch, NeighbourExamples, NeighbourOptions]
-DEFAULTS = NeighbourOptions()
 
 
 def dino_job(
@@ -184,10 +183,7 @@ def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -
 
 
 def evaluate(
-    bundle: ImageEncoderBundle,
-    examples: NeighbourExamples,
-    options: NeighbourOptions = DEFAULTS,
-    share: Share = WHOLE,
+    bundle: ImageEncoderBundle, examples: NeighbourExamples, options: NeighbourOptions, share: Share
 ) -> Scores:
     """Compute k-nearest-neighbour accuracy, accuracy of a linear classifier, and spread of vectors.
 
@@ -261,7 +257,7 @@ SELF_DISTILLATION = Task(
     check=check,
     prepare=prepare,
     evaluation=NeighbourOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=images_of_files,
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {images:,} images, {known:,} labelled images as neighbours"),

@@ -18,7 +18,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.base.shapes import Bool, Float, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks import Pooling, pool_text
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
@@ -115,8 +115,6 @@ class CosineObjective:
 
 MOST = 5000
 """Default maximum number of pairs without scores, for which all texts are compared."""
-
-USUAL = EmbedScoring()
 
 
 EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
@@ -219,10 +217,7 @@ def _encoded(
 
 
 def evaluate(
-    bundle: EncoderBundle,
-    pairs: SimilarPairs,
-    options: EmbedScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: EncoderBundle, pairs: SimilarPairs, options: EmbedScoring, share: Share
 ) -> Scores:
     """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
@@ -283,7 +278,7 @@ SENTENCE_EMBEDDING = Task(
     check=PAIRS.check,
     prepare=prepare,
     evaluation=EmbedScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     reads=reads_pairs,

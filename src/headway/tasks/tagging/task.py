@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
 from headway.data.split import check_known
@@ -167,10 +167,7 @@ def held_out_examples(
 
 
 def evaluate(
-    bundle: TaggerBundle,
-    sentences: Sequence[TaggedSentence],
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    bundle: TaggerBundle, sentences: Sequence[TaggedSentence], options: NoOptions, share: Share
 ) -> Scores:
     """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.
 
@@ -278,7 +275,7 @@ TAGGING = Task(
     check=SENTENCES.check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from headway.base.errors import UsageError
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.data.stream import ByTokens
 from headway.evaluation import nats_of, score_against_several, score_translations
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
@@ -194,14 +194,11 @@ def _words(text: str) -> list[str]:
     return tokenize(text).split()
 
 
-FIVE_BEAMS = TranslationScoring()
-
-
 def evaluate(
     bundle: TranslatorBundle,
     examples: TranslationExamples,
-    options: TranslationScoring = FIVE_BEAMS,
-    share: Share = WHOLE,
+    options: TranslationScoring,
+    share: Share,
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
