@@ -50,7 +50,7 @@ def preference_job(
     config: PreferenceRunConfig, prepared: Sides[EncodedPairs], start: TextBundle, machine: Machine
 ) -> PreferenceJob:
     """Return the job that trains a chat model on pairs of answers."""
-    training, evaluation = config.training, config.evaluation
+    training = config.training
     batches = Batches(
         ByLength(prepared.train.lengths, training.batch_size, training.seed),
         lambda chosen, epoch: prepared.train.batch(chosen),
@@ -65,12 +65,7 @@ def preference_job(
         batches=batches,
         objective=PreferenceObjective(config.objective),
         held_out=HeldOutPairs(prepared.held_out, start),
-        evaluation=PreferenceScoring(
-            answers=evaluation.answers,
-            sample=evaluation.sample,
-            tokens=evaluation.tokens,
-            judge=evaluation.judge,
-        ),
+        evaluation=config.evaluation,
         bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
             model=f"{describe_shape(start)}, {config.objective.kind}",

@@ -99,7 +99,7 @@ def answering_job(
         batches=batches,
         objective=AnsweringObjective(),
         held_out=prepared.held_out,
-        evaluation=AnswerScoring(questions=config.evaluation.questions),
+        evaluation=config.evaluation,
         bundle=lambda model: QuestionAnsweringBundle(model, prepared.reader),
         summary=Summary(
             model=describe_shape(start),

@@ -145,7 +145,7 @@ def embedding_job(
     steps = planned_steps(training, batches.batches_per_epoch, least=500)
     metric = "reciprocal_rank" if prepared.held_out.scores is None else "spearman"
     config = override(config, {**steps, "evaluation.metric": metric}, "the pairs")
-    evaluation = EmbedScoring(pairs=config.evaluation.pairs)
+    evaluation = config.evaluation
 
     def bundle(model: Bert) -> EncoderBundle:
         return EncoderBundle(model, start.tokenizer, start.pooling, start.length)
