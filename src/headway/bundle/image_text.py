@@ -49,12 +49,10 @@ class ImageTextReader(StoredImageReader):
         return padded([self.frame.framed(text) for text in ids], self.frame.end)
 
     def contents(self) -> tuple[TextTokenizer, dict[str, object]]:
-        """See `StoredReader`."""
         return self.tokenizer, asdict(self.frame)
 
     @classmethod
     def load(cls, folder: Path) -> ImageTextReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
 
         def are_valid(settings: dict[str, object]) -> bool:
             before, fill = settings.get("before"), settings.get("fill")

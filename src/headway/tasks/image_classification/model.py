@@ -47,7 +47,6 @@ class ImageClasses(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> ImageClasses:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder, lambda it: are_distinct_names(it.get("labels")), "a list of classes"
         )

@@ -147,7 +147,6 @@ class AnswerReader(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> AnswerReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder,
             lambda it: is_count(it.get("window"), SHORTEST) and is_count(it.get("stride"), 1),

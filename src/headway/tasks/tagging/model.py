@@ -173,7 +173,6 @@ class TagReader(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> TagReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder,
             lambda it: (

@@ -277,7 +277,6 @@ class TranslationRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the data or the pre-trained model decide."""
         batch = {"training.tokens"} if self.training.tokens == "auto" else set()
         batch |= unset_settings(self, "optimizer.kind", "optimizer.lr")
         if self.training.start is not None:
