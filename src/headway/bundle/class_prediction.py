@@ -77,9 +77,9 @@ class Classified:
         by_label = dict(sorted(pairs, key=lambda pair: -pair[1]))
         return cls(next(iter(by_label)), by_label)
 
-    @classmethod
+    @staticmethod
     def of_images(
-        cls, inputs: Sequence[ImageInput], predictions: Sequence[Classified], options: ClassOptions
+        inputs: Sequence[ImageInput], predictions: Sequence[Classified], options: ClassOptions
     ) -> list[ClassifiedImage]:
         """Return the predictions for image files, with as many labels as the options request."""
         return [
