@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UsageError
+from headway.base.sharing import WHOLE
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
@@ -50,7 +51,7 @@ def evaluate_in_depth(
             "span corruption writes no translations that could be compared",
             hint="headway eval RUN gives the nats of each model",
         )
-    scores = evaluate(bundle, examples, replace(options, samples=len(examples)))
+    scores = evaluate(bundle, examples, replace(options, samples=len(examples)), WHOLE)
     outputs = [sample["output"] for sample in scores.samples]
     pairs = list(examples.pairs)
     details = {
