@@ -20,7 +20,7 @@ from headway.bundle import Bundle
 from headway.inspection import links
 from headway.inspection.alignment import Head, align_by_head, alignment_head, entropy_by_head
 from headway.runs import recipe, train
-from headway.tasks.translation.alignment_error import Gold, score_links
+from headway.tasks.translation.word_alignment import Gold, score_links
 
 SYLLABLES = ("ba", "do", "fi", "ku", "le", "mo", "na", "pe", "ri", "su", "ta", "vo")
 WEIGHTS = (0.0, 0.05, 0.3)

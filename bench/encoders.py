@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.blocks.heads import mean_pool
-from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.padding import collate_encoder_batch, shortest_first
 from headway.interop import write
 from headway.models import Bert, BertConfig, ViT, ViTConfig
 from headway.transforms import quantize

@@ -11,8 +11,8 @@ from headway.base.config_files import write_yaml
 from headway.base.errors import UsageError
 from headway.base.settings import fields_of, override
 from headway.base.settings_schema import schema_of
+from headway.cli.config import schema as print_schema
 from headway.cli.config import show
-from headway.cli.schema import schema as print_schema
 from headway.runs import recipe
 from headway.tasks.registry import OWN
 

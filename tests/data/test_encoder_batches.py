@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
+from headway.data.padding import EncoderBatch, collate_encoder_batch, shortest_first
 
 ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 3, 5, 3]]
 TYPES = [[0, 0, 0], [0, 0], [0, 0, 0, 0, 1, 1]]

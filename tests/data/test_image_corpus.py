@@ -13,8 +13,13 @@ from torch.testing import assert_close
 from headway.base.errors import DataError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.images import LabelledImage
-from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
-from headway.data.image_examples import examples_of_corpus, examples_of_images
+from headway.data.image_corpus import (
+    ImageCorpus,
+    examples_of_corpus,
+    examples_of_images,
+    mean_and_deviation,
+    prepare_images,
+)
 from headway.data.image_reader import ImageReader
 from headway.data.store import DESCRIPTION_FILE
 from headway.data.stream import Batches, Shuffled

@@ -6,7 +6,7 @@ import pytest
 
 from headway.inspection import links
 from headway.inspection.alignment import Head, align_by_head
-from headway.tasks.translation.alignment_error import read_gold, score_links
+from headway.tasks.translation.word_alignment import read_gold, score_links
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.translators import SENTENCES, make
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.base.errors import DataError
-from headway.tasks.translation.alignment_error import Gold, parse_gold, read_gold, score_links
+from headway.tasks.translation.word_alignment import Gold, parse_gold, read_gold, score_links
 
 
 def test_links_are_sure_or_possible_and_what_is_sure_is_possible():

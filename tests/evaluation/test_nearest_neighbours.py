@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
+from headway.tasks.self_distillation.task import knn_accuracy, linear_accuracy, spread
 
 
 def test_the_nearest_vote_with_the_weight_of_their_cosines():

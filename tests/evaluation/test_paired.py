@@ -13,7 +13,7 @@ from headway.evaluation import (
     score_translations,
 )
 from headway.evaluation.bleu import TRANSLATION_METRICS
-from headway.tasks.translation.breakdown import f1_by_frequency, word_counts
+from headway.tasks.translation.evaluation import f1_by_frequency, word_counts
 
 WORDS = [
     "the",

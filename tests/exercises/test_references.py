@@ -9,7 +9,7 @@ from torch import nn
 from headway.decoding import Limits
 from headway.evaluation import score_translations
 from headway.exercises import EXERCISES
-from headway.exercises.table_model import TableModel
+from headway.exercises.inputs import TableModel
 from tests.fixtures.searches import greedy_search
 
 BOS, EOS = 1, 2

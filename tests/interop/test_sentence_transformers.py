@@ -12,10 +12,10 @@ from headway import load
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.embed import EmbedFlags, embed
-from headway.data.encoder_batches import collate_encoder_batch
+from headway.data.padding import collate_encoder_batch
 from headway.interop import read_sentence_folder, write_text_model
 from headway.tasks.masked_language_modeling.model import to_hugging_face
-from headway.tasks.sentence_embedding.objective import text_vectors
+from headway.tasks.sentence_embedding.task import text_vectors
 from tests.fixtures.command_line import headway
 from tests.fixtures.small_encoder import TEXTS, encoder
 

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.base.settings import flatten, override, to_dict
-from headway.data.encoder_batches import collate_encoder_batch
+from headway.data.padding import collate_encoder_batch
 from headway.models import (
     Bert,
     BertClassifier,

@@ -79,7 +79,7 @@ def test_a_run_is_evaluated_with_its_number(train, probed, monkeypatch, tmp_path
         numbers.append(torch.get_num_threads())
         return evaluate(*arguments)
 
-    watched = replace(task("translation"), evaluate=noted)
+    watched = replace(task("translation"), score=noted)
     monkeypatch.setattr("headway.runs.evaluation.evaluating_task", lambda *arguments: watched)
     probed[:] = [1]
     torch.set_num_threads(1)

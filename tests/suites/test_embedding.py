@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from headway.base.errors import DataError
-from headway.evaluation.clustering import k_means, v_measure
 from headway.suites import read_suite
 from headway.suites.answering import answerer_of
-from headway.suites.embedding import Searched
+from headway.suites.embedding import Searched, k_means, v_measure
 from headway.suites.measuring import Plan, measure
 from tests.fixtures.bundles import BUNDLES
 from tests.fixtures.suites import SENTENCES, write_suite

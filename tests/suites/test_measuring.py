@@ -14,9 +14,9 @@ from headway.evaluation.classification import number_scores
 from headway.models import BertClassifier
 from headway.suites import GENERATED, Plan, answerer_of, generated, measure, read_suite
 from headway.suites.contamination import overlapping
+from headway.suites.measuring import Examples
 from headway.suites.metrics import exact_interval, measured
 from headway.suites.questions import Answering, Choice, Judged, LastWord, Likelihood, Passage
-from headway.suites.shots import Examples
 from headway.suites.submission import submissions
 from headway.tasks.classification.model import ClassifierBundle
 from tests.fixtures.bundles import BUNDLES, answerer, bert_classifier, gpt

@@ -11,7 +11,7 @@ from headway.bundle import TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import Dialogue, Turn
 from headway.interop import ChatTemplate
-from headway.tasks.chat.task import evaluate
+from headway.tasks.chat.task import CHAT
 from headway.tasks.dialogue_questions import questions_of
 from headway.tasks.dialogue_store import (
     CUT,
@@ -82,7 +82,7 @@ def test_the_loss_is_that_of_the_answers_computed_token_by_token(bundle, tmp_pat
     dialogues = encoded(bundle, tmp_path)
     mean, targets, _ = gradients(bundle.model, [packed(dialogues, [[0, 1], [2, 3, 4]])])
     assert targets == count and abs(mean - total / count) < 1e-12
-    assert abs(evaluate(bundle, dialogues)["nats"] - total / count) < 1e-12
+    assert abs(CHAT.evaluate(bundle, dialogues)["nats"] - total / count) < 1e-12
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
@@ -160,7 +160,7 @@ def test_the_last_question_of_a_conversation_is_asked(bundle, tmp_path):
     for question, talk in zip(questions, TALKS, strict=True):
         assert question.prompt == renderer.prompt(talk.turns[:-1])
         assert bundle.tokenizer.decode(question.answer) == talk.turns[-1].content
-    scores = evaluate(bundle, dialogues)
+    scores = CHAT.evaluate(bundle, dialogues)
     assert scores["exact"] == 0 and scores.counts["answers"] == len(TALKS)
 
 

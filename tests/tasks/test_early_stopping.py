@@ -8,7 +8,7 @@ from headway.tasks import registry
 from headway.tasks.captioning.model import CaptionInput, CaptionOptions
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
-from headway.tasks.translation.show import score_lines
+from headway.tasks.translation.task import score_lines
 from tests.fixtures import bundles
 from tests.fixtures.captioners import PIXELS
 from tests.fixtures.images import png

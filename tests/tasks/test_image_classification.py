@@ -15,7 +15,7 @@ from headway.base.metrics_file import read_metrics
 from headway.base.sharing import Share
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
-from headway.data.image_examples import examples_of_images
+from headway.data.image_corpus import examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.evaluation import score_classes
 from headway.models import ViT, ViTConfig

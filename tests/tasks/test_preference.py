@@ -20,7 +20,7 @@ from headway.tasks.preference.data import (
     read_pairs,
     write_pairs,
 )
-from headway.tasks.preference.task import evaluate
+from headway.tasks.preference.task import PREFERENCE
 from headway.tasks.rewards import REWARDS
 from headway.tasks.sampled_answers import divergence, sampled
 from headway.tasks.target_mask import TEMPLATE, OwnRenderer, with_role_tokens
@@ -117,7 +117,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(chat, tmp_path):
 
 
 def test_the_reference_itself_has_no_margin_no_divergence_and_equal_answers(chat, pairs):
-    scores = evaluate(chat, HeldOutPairs(pairs, chat), PreferenceScoring(sample=1))
+    scores = PREFERENCE.evaluate(chat, HeldOutPairs(pairs, chat), PreferenceScoring(sample=1))
     assert abs(scores["margin"]) < 1e-4 and abs(scores["kl"]) < 1e-4
     assert scores["length"] == scores["length_before"]
     (sample,) = scores.samples
@@ -126,7 +126,7 @@ def test_the_reference_itself_has_no_margin_no_divergence_and_equal_answers(chat
 
 def test_margins_are_the_gains_of_better_over_worse_answers(chat, pairs):
     other = moved(chat)
-    scores = evaluate(other, HeldOutPairs(pairs, chat))
+    scores = PREFERENCE.evaluate(other, HeldOutPairs(pairs, chat))
     batch = pairs.batch(range(3))
     gains = []
     for row in range(6):
@@ -156,10 +156,15 @@ def test_a_model_without_its_reference_is_not_evaluated_on_pairs(chat, tmp_path)
 def test_a_judge_compares_the_sampled_answers_with_those_of_the_reference(chat, pairs):
     held_out = HeldOutPairs(pairs, chat)
     with REWARDS.registered("text", lambda problem, text: float(len(text))):
-        assert evaluate(chat, held_out, PreferenceScoring(judge="text"))["win_rate"] == 0.5
+        assert (
+            PREFERENCE.evaluate(chat, held_out, PreferenceScoring(judge="text"))["win_rate"] == 0.5
+        )
     with REWARDS.registered("answer", lambda problem, text: float(problem.answer != "the red fox")):
-        assert evaluate(chat, held_out, PreferenceScoring(judge="answer"))["win_rate"] == 0.5
+        assert (
+            PREFERENCE.evaluate(chat, held_out, PreferenceScoring(judge="answer"))["win_rate"]
+            == 0.5
+        )
     assert [chat.tokenizer.decode(pairs.answer(i)).strip() for i in range(3)] == [
         pair.chosen.content for pair in PAIRS
     ]
-    assert "win_rate" not in evaluate(chat, held_out, PreferenceScoring())
+    assert "win_rate" not in PREFERENCE.evaluate(chat, held_out, PreferenceScoring())

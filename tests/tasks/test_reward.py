@@ -22,7 +22,7 @@ from headway.tasks.reward.config import RewardConfig, RewardDataConfig, RewardSc
 from headway.tasks.reward.data import HeldOutProblems, check_rewards, encoded
 from headway.tasks.reward.objective import RewardObjective, advantages, policy_loss, seed_of
 from headway.tasks.reward.problems import problem_set
-from headway.tasks.reward.task import evaluate, score_lines, with_whole_models
+from headway.tasks.reward.task import REWARD, score_lines, with_whole_models
 from headway.tasks.rewards import REWARDS, named_reward, rewards_of
 from headway.tasks.sampled_answers import SampledAnswer, log_probabilities, padded_answers
 from headway.tasks.target_mask import TEMPLATE, with_role_tokens
@@ -236,11 +236,15 @@ def test_the_evaluation_reports_rewards_groups_and_divergence(chat):
     config = RewardConfig(samples=4, tokens=4)
     held_out = HeldOutProblems(side, lambda p, t: float(p.kind == "a"), config, chat)
     always = replace(held_out, reward=lambda p, t: 1.0)
-    scores = evaluate(chat, held_out, RewardScoring(sample=1))
+    scores = REWARD.evaluate(chat, held_out, RewardScoring(sample=1))
     assert scores["kl"] == 0 and scores.counts == {"prompts": 2, "groups": 2}
     assert set(scores.details["by_kind"]) == {"a", "b"}
     assert scores.details["by_kind"]["b"] == {"count": 1, "mean": 0.0}
-    assert scores["no_signal"] <= evaluate(chat, replace(always), RewardScoring())["no_signal"] <= 1
+    assert (
+        scores["no_signal"]
+        <= REWARD.evaluate(chat, replace(always), RewardScoring())["no_signal"]
+        <= 1
+    )
     assert "b  " in "\n".join(score_lines(scores)) and len(scores.samples) == 1
 
 

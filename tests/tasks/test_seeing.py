@@ -13,10 +13,10 @@ from headway.data.dialogues import IMAGE, Dialogue, Turn, read_dialogues
 from headway.evaluation.by_kind import KINDS
 from headway.inspection.image_attention import look_of_answer
 from headway.tasks.opening import load_as
-from headway.tasks.seeing.config import SeeRunConfig
+from headway.tasks.seeing.config import SeeRunConfig, SeeScoring
 from headway.tasks.seeing.data import read_seeing, seen_batch
 from headway.tasks.seeing.model import MultimodalBundle, asked
-from headway.tasks.seeing.task import ALL, answers_of, evaluate, score_lines, seen_loss
+from headway.tasks.seeing.task import SEEING, answers_of, score_lines, seen_loss
 from headway.tasks.target_mask import IMAGE_TOKEN, OwnRenderer
 from tests.fixtures.dialogues import language_model
 from tests.fixtures.multimodal import PATCHES, multimodal, picture
@@ -123,7 +123,7 @@ def test_a_model_of_texts_refuses_conversations_with_images(bundle):
 
 
 def test_a_batch_has_the_images_of_its_conversations_in_the_order_of_their_places(bundle, talks):
-    dialogues = read_seeing(bundle, [talks], None, ALL)
+    dialogues = read_seeing(bundle, [talks], None, SeeScoring())
     batch = seen_batch(dialogues, [1, 3, 0], bundle.reader.images)
     expected = bundle.pixels([str(talks.parent / f"{n}.png") for n in (1, 2, 0)])
     assert torch.equal(batch.images, expected)
@@ -134,7 +134,7 @@ def test_a_batch_has_the_images_of_its_conversations_in_the_order_of_their_place
 
 
 def test_the_loss_of_a_batch_is_the_sum_of_those_of_its_conversations(bundle, talks):
-    dialogues = read_seeing(bundle, [talks], None, ALL)
+    dialogues = read_seeing(bundle, [talks], None, SeeScoring())
 
     def loss(*indices):
         return seen_loss(bundle.model, seen_batch(dialogues, indices, bundle.reader.images))
@@ -149,17 +149,17 @@ def test_images_beyond_the_length_are_refused_with_their_line(bundle, talks):
     config = SeeRunConfig()
     object.__setattr__(config.training, "length", 9)
     with pytest.raises(DataError, match="images of the conversation need more than 9 positions"):
-        read_seeing(bundle, [talks], config, ALL)
+        read_seeing(bundle, [talks], config, SeeScoring())
 
 
 def test_answers_are_counted_by_kind_of_question(bundle, talks, monkeypatch):
-    dialogues = read_seeing(bundle, [talks], None, ALL)
+    dialogues = read_seeing(bundle, [talks], None, SeeScoring())
     outputs = iter([ANSWER, "no", ANSWER, "no"])
     monkeypatch.setattr(
         "headway.tasks.seeing.task.answers_of",
         lambda bundle, dialogues, part: [(next(outputs), ANSWER) for _ in part],
     )
-    scores = evaluate(bundle, dialogues)
+    scores = SEEING.evaluate(bundle, dialogues)
     assert scores["exact"] == 0.5 and scores.counts["conversations"] == 4
     assert scores.details[KINDS] == {
         "colour": {"count": 2, "mean": 1.0},
@@ -169,7 +169,7 @@ def test_answers_are_counted_by_kind_of_question(bundle, talks, monkeypatch):
 
 
 def test_answers_of_a_batch_are_those_of_each_question_alone(bundle, talks):
-    dialogues = read_seeing(bundle, [talks], None, ALL)
+    dialogues = read_seeing(bundle, [talks], None, SeeScoring())
     together = [output for output, _ in answers_of(bundle, dialogues, range(4))]
     assert together == [answers_of(bundle, dialogues, [i])[0][0] for i in range(4)]
     assert len(set(together)) > 1

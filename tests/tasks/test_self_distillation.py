@@ -12,14 +12,18 @@ from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
-from headway.data.image_examples import examples_of_images
+from headway.data.image_corpus import examples_of_images
 from headway.inspection.image_attention import image_attention_of_heads
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks.image_data import labelled_images
 from headway.tasks.self_distillation.data import NeighbourExamples
-from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.tasks.self_distillation.task import SELF_DISTILLATION as TASK
-from headway.tasks.self_distillation.task import NeighbourOptions
+from headway.tasks.self_distillation.task import (
+    NeighbourOptions,
+    knn_accuracy,
+    linear_accuracy,
+    spread,
+)
 from tests.fixtures.images import pixels_of, png, write_shades
 
 TINY = {

@@ -22,9 +22,13 @@ from headway.tasks.sentence_embedding.data import (
     prepare_pairs,
     similar_texts,
 )
-from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts
-from headway.tasks.sentence_embedding.task import embedding_job, scores_of_vectors
+from headway.tasks.sentence_embedding.task import (
+    ContrastiveObjective,
+    CosineObjective,
+    embedding_job,
+    scores_of_vectors,
+)
 from headway.text import EncoderTokenizer
 from tests.fixtures.language_model_runs import weights
 from tests.fixtures.sentence_pairs import PAIRS, scored, table

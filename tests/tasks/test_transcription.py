@@ -15,7 +15,7 @@ from headway.tasks.transcription.data import SpokenText, check_language, read_sp
 from headway.tasks.transcription.options import RecordingInput, TranscriptOptions
 from headway.tasks.transcription.subtitles import clock, srt_lines, vtt_lines
 from headway.tasks.transcription.task import (
-    evaluate,
+    TRANSCRIPTION,
     prediction_lines,
     speech_loss,
     spoken_words,
@@ -161,7 +161,7 @@ def test_the_loss_is_that_of_all_tokens_after_the_start(bundle, tmp_path):
 def test_scores_count_errors_of_words(bundle, tmp_path):
     file = write_wav(tmp_path / "a.wav", noise(0.5))
     output = spoken_words(bundle.transcribe([file], language="en")[0].text)
-    scores = evaluate(bundle, [SpokenText(file, "the fox waits", "en", "x")])
+    scores = TRANSCRIPTION.evaluate(bundle, [SpokenText(file, "the fox waits", "en", "x")])
     errors = max(len(output), 3)  # no word of noise is right
     assert scores.counts["errors"] == errors and scores["wer"] == pytest.approx(errors / 3)
     assert spoken_words('"Hello," she said — twice.') == ["hello", "she", "said", "twice"]

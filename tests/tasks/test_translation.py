@@ -18,8 +18,8 @@ from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.translation.batches import collate_sources
-from headway.tasks.translation.breakdown import word_counts
 from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.evaluation import word_counts
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.translators import make

@@ -9,7 +9,7 @@ from headway.base.memory import free_memory
 from headway.base.settings import override
 from headway.runs import recipe, saved, train
 from headway.tasks.translation import job as job_module
-from headway.tasks.translation.batch_size import fitted_batch
+from headway.tasks.translation.batches import fitted_batch
 from tests.fixtures.command_line import sentences
 from tests.fixtures.directions import TINY
 

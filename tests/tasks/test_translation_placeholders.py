@@ -9,8 +9,8 @@ from headway.base.metrics_file import read_metrics
 from headway.evaluation import paired_bootstrap
 from headway.runs import recipe, train
 from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.evaluation import placeholder_accuracy, placeholder_sums
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.placeholder_accuracy import placeholder_accuracy, placeholder_sums
 from headway.tasks.translation.target_languages import TargetLanguages
 from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.directions import TINY

@@ -10,7 +10,7 @@ from headway.tasks import registry
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
-from headway.tasks.translation.show import score_lines
+from headway.tasks.translation.task import score_lines
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.translators import make
 

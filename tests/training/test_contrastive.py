@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.encoder_batches import collate_encoder_batch
+from headway.data.padding import collate_encoder_batch
 from headway.models import Bert, BertConfig
 from headway.tasks.sentence_embedding.data import SimilarPairs
-from headway.tasks.sentence_embedding.objective import (
+from headway.tasks.sentence_embedding.task import (
     ContrastiveObjective,
     CosineObjective,
     text_vectors,

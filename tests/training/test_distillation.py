@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from headway.base.errors import UsageError
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
-from headway.data.encoder_batches import collate_encoder_batch
+from headway.data.padding import collate_encoder_batch
 from headway.models import (
     GPT,
     Bert,

@@ -10,9 +10,12 @@ from torch.testing import assert_close
 from headway.attention import record_attention
 from headway.base.errors import UsageError
 from headway.tasks.translation.batches import TranslationBatch
-from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective, alignment_loss
-from headway.tasks.translation.objective import TranslationObjective
-from headway.tasks.translation.r_drop import RDropObjective
+from headway.tasks.translation.objective import (
+    GuidedAlignmentObjective,
+    RDropObjective,
+    TranslationObjective,
+    alignment_loss,
+)
 from headway.transforms import recompute
 from tests.fixtures.zoo import MODELS, sources
 

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.encoder_batches import EncoderBatch
-from headway.data.padding import IGNORED
+from headway.data.padding import IGNORED, EncoderBatch
 from headway.models import Bert, BertConfig
 from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
 from headway.tasks.masked_language_modeling.model import MaskedLanguageModelingObjective, judge

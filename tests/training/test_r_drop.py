@@ -6,8 +6,7 @@ from torch.nn.functional import kl_div
 from torch.testing import assert_close
 
 from headway.tasks.translation.batches import TranslationBatch
-from headway.tasks.translation.objective import TranslationObjective
-from headway.tasks.translation.r_drop import RDropObjective, divergences
+from headway.tasks.translation.objective import RDropObjective, TranslationObjective, divergences
 from tests.fixtures.zoo import MODELS, sources
 
 SOURCE, KEYS = sources([[4, 5, 2], [6, 2]])

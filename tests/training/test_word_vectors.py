@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from headway.models import NextWord, WordsConfig, WordVectors
 from headway.tasks.word_vectors.context_windows import BLOCK, WordBatch
-from headway.tasks.word_vectors.objective import (
+from headway.tasks.word_vectors.model import (
     NegativeSampling,
     NextWordObjective,
     negative_sampling_sum,

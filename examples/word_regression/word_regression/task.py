@@ -166,10 +166,10 @@ WORD_REGRESSION = Task(
     check=check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=lambda bundle, paths, config, options: read_sentences(paths),
     held_out=lambda bundle, run, config, options: split(config.data)[1],
-    bundles={"word-regressor": BundleSpec(bundle=WordRegressorBundle)},
+    bundles={"word-regressor": BundleSpec(WordRegressorBundle)},
     predicts=Predicts(input=TextInput, options=NoOptions, show=show),
     next_commands=('rate {run} "..."', "eval {run}"),
 )

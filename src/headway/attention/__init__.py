@@ -1,81 +1,42 @@
 """Attention: soft look-up. Scores, softmax, weighted sum."""
 
-from headway.attention.additive import Additive
-from headway.attention.bilinear import Bilinear
-from headway.attention.cache import KeyValueCache, KeyValues, LayerCache
-from headway.attention.capped import CappedDot
-from headway.attention.disentangled import DisentangledAttention, DistanceVectors
-from headway.attention.documents import Documents
-from headway.attention.dot import Dot
-from headway.attention.grid_positions import RelativeGrid, RotaryGrid
-from headway.attention.grouped import GroupedQueryAttention
-from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
-from headway.attention.linear import LinearDot, LinearElu
-from headway.attention.masks import Mask
-from headway.attention.multihead import MultiHeadAttention
-from headway.attention.record import (
-    AttentionMaps,
-    KernelArguments,
-    KernelInputs,
-    around_kernels,
-    at_attention,
-    attention_layers,
-    record_attention,
-    record_inputs,
-)
-from headway.attention.relative import (
-    Alibi,
-    AttentionPositions,
-    Past,
-    RelativeBuckets,
-    Rotary,
-    positions_after,
-)
-from headway.attention.rotary_parts import AdjacentRotary, PartialRotary
-from headway.attention.rotary_scaling import RotaryScaling
-from headway.attention.sharing import Sharing
-from headway.attention.step import Step
-from headway.attention.window import SlidingWindow
-
-__all__ = [
-    "Additive",
-    "AdjacentRotary",
-    "Alibi",
-    "AttentionMaps",
-    "AttentionPositions",
-    "Bilinear",
-    "CappedDot",
-    "DisentangledAttention",
-    "DistanceVectors",
-    "Documents",
-    "Dot",
-    "GroupedQueryAttention",
-    "Kernel",
-    "KernelArguments",
-    "KernelInputs",
-    "KeyValueCache",
-    "KeyValues",
-    "LayerCache",
-    "LinearDot",
-    "LinearElu",
-    "Mask",
-    "MultiHeadAttention",
-    "PartialRotary",
-    "Past",
-    "RelativeBuckets",
-    "RelativeGrid",
-    "Rotary",
-    "RotaryGrid",
-    "RotaryScaling",
-    "ScaledDot",
-    "Sharing",
-    "SlidingWindow",
-    "SoftmaxKernel",
-    "Step",
-    "around_kernels",
-    "at_attention",
-    "attention_layers",
-    "positions_after",
-    "record_attention",
-    "record_inputs",
-]
+from headway.attention.additive import Additive as Additive
+from headway.attention.bilinear import Bilinear as Bilinear
+from headway.attention.cache import KeyValueCache as KeyValueCache
+from headway.attention.cache import KeyValues as KeyValues
+from headway.attention.cache import LayerCache as LayerCache
+from headway.attention.capped import CappedDot as CappedDot
+from headway.attention.disentangled import DisentangledAttention as DisentangledAttention
+from headway.attention.disentangled import DistanceVectors as DistanceVectors
+from headway.attention.documents import Documents as Documents
+from headway.attention.dot import Dot as Dot
+from headway.attention.grid_positions import RelativeGrid as RelativeGrid
+from headway.attention.grid_positions import RotaryGrid as RotaryGrid
+from headway.attention.grouped import GroupedQueryAttention as GroupedQueryAttention
+from headway.attention.kernel import Kernel as Kernel
+from headway.attention.kernel import ScaledDot as ScaledDot
+from headway.attention.kernel import SoftmaxKernel as SoftmaxKernel
+from headway.attention.linear import LinearDot as LinearDot
+from headway.attention.linear import LinearElu as LinearElu
+from headway.attention.masks import Mask as Mask
+from headway.attention.multihead import MultiHeadAttention as MultiHeadAttention
+from headway.attention.record import AttentionMaps as AttentionMaps
+from headway.attention.record import KernelArguments as KernelArguments
+from headway.attention.record import KernelInputs as KernelInputs
+from headway.attention.record import around_kernels as around_kernels
+from headway.attention.record import at_attention as at_attention
+from headway.attention.record import attention_layers as attention_layers
+from headway.attention.record import record_attention as record_attention
+from headway.attention.record import record_inputs as record_inputs
+from headway.attention.relative import Alibi as Alibi
+from headway.attention.relative import AttentionPositions as AttentionPositions
+from headway.attention.relative import Past as Past
+from headway.attention.relative import RelativeBuckets as RelativeBuckets
+from headway.attention.relative import Rotary as Rotary
+from headway.attention.relative import positions_after as positions_after
+from headway.attention.rotary_parts import AdjacentRotary as AdjacentRotary
+from headway.attention.rotary_parts import PartialRotary as PartialRotary
+from headway.attention.rotary_scaling import RotaryScaling as RotaryScaling
+from headway.attention.sharing import Sharing as Sharing
+from headway.attention.step import Step as Step
+from headway.attention.window import SlidingWindow as SlidingWindow

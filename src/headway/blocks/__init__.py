@@ -1,126 +1,70 @@
 """Building blocks of models: each box of figure 1 of Vaswani et al. 2017 is one file."""
 
-from headway.blocks.cells import GRU, LSTM
-from headway.blocks.decoder import Decoder, DecoderBlock
-from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock
-from headway.blocks.dropout import Dropout
-from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
-from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
-from headway.blocks.experts import Experts, MixtureOfExperts, Router, balance_loss, record_routing
-from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.blocks.heads import (
-    AttentionPooler,
-    Dense,
-    MaskedTokenHead,
-    Pooler,
-    Pooling,
-    ReplacedTokenHead,
-    mean_pool,
-    pool_text,
-)
-from headway.blocks.image_embedding import ImageEmbedding
-from headway.blocks.norms import AcrossHeads, GainNorm, LayerNorm, OffsetRMSNorm, PlainNorm, RMSNorm
-from headway.blocks.parallel import ParallelBlock
-from headway.blocks.patches import Patches, patchify
-from headway.blocks.positions import (
-    Added,
-    Concatenated,
-    LearnedTable,
-    NoPositions,
-    Positions,
-    SinusoidalTable,
-)
-from headway.blocks.positions_2d import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
-from headway.blocks.prototypes import PrototypeHead
-from headway.blocks.recurrent import (
-    Bridge,
-    LastState,
-    MeanState,
-    RecurrentEncoder,
-    RecurrentLayers,
-    init_recurrent,
-)
-from headway.blocks.recurrent_decoder import Attentional, RecurrentDecoder, RecurrentState
-from headway.blocks.residual import (
-    InnerNorm,
-    MultipliedPreNorm,
-    PostNorm,
-    PreNorm,
-    Residual,
-    SandwichNorm,
-    ScaledPreNorm,
-)
-from headway.blocks.sound_embedding import SoundEmbedding
-from headway.blocks.stack import Stack
-from headway.blocks.state import DecoderState, Memory
-
-__all__ = [
-    "GRU",
-    "LSTM",
-    "AcrossHeads",
-    "Added",
-    "AttentionPooler",
-    "Attentional",
-    "Bridge",
-    "Concatenated",
-    "Decoder",
-    "DecoderBlock",
-    "DecoderOnly",
-    "DecoderOnlyBlock",
-    "DecoderState",
-    "Dense",
-    "Dropout",
-    "Embeddings",
-    "Encoder",
-    "EncoderBlock",
-    "Experts",
-    "FeedForward",
-    "FeedForwardBlock",
-    "GainNorm",
-    "GatedFeedForward",
-    "GridPositions",
-    "ImageEmbedding",
-    "InnerNorm",
-    "LastState",
-    "LayerNorm",
-    "LearnedGrid",
-    "LearnedTable",
-    "MaskedTokenHead",
-    "MeanState",
-    "Memory",
-    "MixtureOfExperts",
-    "MultipliedPreNorm",
-    "NoGrid",
-    "NoPositions",
-    "OffsetRMSNorm",
-    "ParallelBlock",
-    "Patches",
-    "PlainNorm",
-    "Pooler",
-    "Pooling",
-    "Positions",
-    "PostNorm",
-    "PreNorm",
-    "PrototypeHead",
-    "RMSNorm",
-    "RecurrentDecoder",
-    "RecurrentEncoder",
-    "RecurrentLayers",
-    "RecurrentState",
-    "ReplacedTokenHead",
-    "Residual",
-    "Router",
-    "SandwichNorm",
-    "ScaledPreNorm",
-    "SegmentEmbeddings",
-    "SinusoidalGrid",
-    "SinusoidalTable",
-    "SoundEmbedding",
-    "Stack",
-    "balance_loss",
-    "init_recurrent",
-    "mean_pool",
-    "patchify",
-    "pool_text",
-    "record_routing",
-]
+from headway.blocks.cells import GRU as GRU
+from headway.blocks.cells import LSTM as LSTM
+from headway.blocks.decoder import Decoder as Decoder
+from headway.blocks.decoder import DecoderBlock as DecoderBlock
+from headway.blocks.decoder_only import DecoderOnly as DecoderOnly
+from headway.blocks.decoder_only import DecoderOnlyBlock as DecoderOnlyBlock
+from headway.blocks.dropout import Dropout as Dropout
+from headway.blocks.embeddings import Embeddings as Embeddings
+from headway.blocks.embeddings import SegmentEmbeddings as SegmentEmbeddings
+from headway.blocks.encoder import Encoder as Encoder
+from headway.blocks.encoder import EncoderBlock as EncoderBlock
+from headway.blocks.encoder import FeedForwardBlock as FeedForwardBlock
+from headway.blocks.experts import Experts as Experts
+from headway.blocks.experts import MixtureOfExperts as MixtureOfExperts
+from headway.blocks.experts import Router as Router
+from headway.blocks.experts import balance_loss as balance_loss
+from headway.blocks.experts import record_routing as record_routing
+from headway.blocks.feedforward import FeedForward as FeedForward
+from headway.blocks.feedforward import GatedFeedForward as GatedFeedForward
+from headway.blocks.heads import AttentionPooler as AttentionPooler
+from headway.blocks.heads import Dense as Dense
+from headway.blocks.heads import MaskedTokenHead as MaskedTokenHead
+from headway.blocks.heads import Pooler as Pooler
+from headway.blocks.heads import Pooling as Pooling
+from headway.blocks.heads import ReplacedTokenHead as ReplacedTokenHead
+from headway.blocks.heads import mean_pool as mean_pool
+from headway.blocks.heads import pool_text as pool_text
+from headway.blocks.image_embedding import ImageEmbedding as ImageEmbedding
+from headway.blocks.norms import AcrossHeads as AcrossHeads
+from headway.blocks.norms import GainNorm as GainNorm
+from headway.blocks.norms import LayerNorm as LayerNorm
+from headway.blocks.norms import OffsetRMSNorm as OffsetRMSNorm
+from headway.blocks.norms import PlainNorm as PlainNorm
+from headway.blocks.norms import RMSNorm as RMSNorm
+from headway.blocks.parallel import ParallelBlock as ParallelBlock
+from headway.blocks.patches import Patches as Patches
+from headway.blocks.patches import patchify as patchify
+from headway.blocks.positions import Added as Added
+from headway.blocks.positions import Concatenated as Concatenated
+from headway.blocks.positions import LearnedTable as LearnedTable
+from headway.blocks.positions import NoPositions as NoPositions
+from headway.blocks.positions import Positions as Positions
+from headway.blocks.positions import SinusoidalTable as SinusoidalTable
+from headway.blocks.positions_2d import GridPositions as GridPositions
+from headway.blocks.positions_2d import LearnedGrid as LearnedGrid
+from headway.blocks.positions_2d import NoGrid as NoGrid
+from headway.blocks.positions_2d import SinusoidalGrid as SinusoidalGrid
+from headway.blocks.prototypes import PrototypeHead as PrototypeHead
+from headway.blocks.recurrent import Bridge as Bridge
+from headway.blocks.recurrent import LastState as LastState
+from headway.blocks.recurrent import MeanState as MeanState
+from headway.blocks.recurrent import RecurrentEncoder as RecurrentEncoder
+from headway.blocks.recurrent import RecurrentLayers as RecurrentLayers
+from headway.blocks.recurrent import init_recurrent as init_recurrent
+from headway.blocks.recurrent_decoder import Attentional as Attentional
+from headway.blocks.recurrent_decoder import RecurrentDecoder as RecurrentDecoder
+from headway.blocks.recurrent_decoder import RecurrentState as RecurrentState
+from headway.blocks.residual import InnerNorm as InnerNorm
+from headway.blocks.residual import MultipliedPreNorm as MultipliedPreNorm
+from headway.blocks.residual import PostNorm as PostNorm
+from headway.blocks.residual import PreNorm as PreNorm
+from headway.blocks.residual import Residual as Residual
+from headway.blocks.residual import SandwichNorm as SandwichNorm
+from headway.blocks.residual import ScaledPreNorm as ScaledPreNorm
+from headway.blocks.sound_embedding import SoundEmbedding as SoundEmbedding
+from headway.blocks.stack import Stack as Stack
+from headway.blocks.state import DecoderState as DecoderState
+from headway.blocks.state import Memory as Memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -76,6 +76,16 @@ class Classified:
         pairs = zip(labels, probabilities, strict=True)
         by_label = dict(sorted(pairs, key=lambda pair: -pair[1]))
         return cls(next(iter(by_label)), by_label)
+
+    @staticmethod
+    def of_images(
+        inputs: Sequence[ImageInput], predictions: Sequence[Classified], options: ClassOptions
+    ) -> list[ClassifiedImage]:
+        """Return the predictions for image files, with as many labels as the options request."""
+        return [
+            ClassifiedImage(file=str(item.image), label=one.label, probabilities=one.best(options))
+            for item, one in zip(inputs, predictions, strict=True)
+        ]
 
     def best(self, options: ClassOptions) -> dict[str, float]:
         """Return the probabilities of as many labels as the options request."""

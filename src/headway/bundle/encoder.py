@@ -22,7 +22,7 @@ from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
 from headway.bundle.forward_pass import Attending, ForwardPass, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
+from headway.data.padding import EncoderBatch, collate_encoder_batch, shortest_first
 from headway.interop import AS_THEY_ARE, EmbeddedTexts, dense_of, read_embedded_texts
 from headway.models import Bert
 from headway.text import EncoderTokenizer

@@ -13,7 +13,7 @@ from headway.attention import record_attention
 from headway.base.errors import UsageError
 from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
-from headway.data.encoder_batches import collate_encoder_batch, shortest_first
+from headway.data.padding import collate_encoder_batch, shortest_first
 from headway.data.word_targets import WordSequence
 from headway.text import EncoderTokenizer, positions_of_words
 

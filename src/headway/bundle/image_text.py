@@ -49,12 +49,10 @@ class ImageTextReader(StoredImageReader):
         return padded([self.frame.framed(text) for text in ids], self.frame.end)
 
     def contents(self) -> tuple[TextTokenizer, dict[str, object]]:
-        """See `StoredReader`."""
         return self.tokenizer, asdict(self.frame)
 
     @classmethod
     def load(cls, folder: Path) -> ImageTextReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
 
         def are_valid(settings: dict[str, object]) -> bool:
             before, fill = settings.get("before"), settings.get("fill")
@@ -233,11 +231,4 @@ class ImageTextBundle(ImageTextEncoding):
         for batch in batches_of(self.reader, [item.image for item in inputs], self.device):
             rows = classifier.probabilities(batch).tolist()
             classified += [Classified.ranked(classifier.labels, row) for row in rows]
-        return [
-            ClassifiedImage(
-                file=str(item.image),
-                label=prediction.label,
-                probabilities=prediction.best(options),
-            )
-            for item, prediction in zip(inputs, classified, strict=True)
-        ]
+        return Classified.of_images(inputs, classified, options)

@@ -45,7 +45,8 @@ class Reader(Preprocessing, Protocol):
 class StoredReader(ABC):
     """A tokenizer or an image reader, with settings such as labels in a JSON file beside its files.
 
-    A subclass sets `FILE`, the name of that file, implements `contents`, and adds `load`.
+    A subclass sets `FILE`, the name of that file, implements `contents`, and adds `load`, which
+    loads the files that `save` wrote and raises DataError if they are invalid.
     """
 
     FILE: ClassVar[str]

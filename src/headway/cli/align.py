@@ -21,8 +21,8 @@ from headway.inspection.alignment import (
     entropy_by_head,
     links,
 )
-from headway.tasks.translation.alignment_error import Gold, read_gold, score_links
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.word_alignment import Gold, read_gold, score_links
 from headway.terminal.console import data, data_json, say
 from headway.terminal.progress import progress
 

@@ -1,4 +1,4 @@
-"""`headway config`: shows and explains settings."""
+"""`headway config`: shows and explains settings; `headway schema`: the settings for editors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
 from headway.base.settings import Configuration, fields_of, setting
 from headway.base.settings import explain as explain_one
+from headway.base.settings_schema import schema_of
 from headway.cli.flags import as_flags
-from headway.terminal.console import data
+from headway.terminal.console import data, data_json
 
 
 def show(name: str = "translate", /) -> None:
@@ -58,3 +59,19 @@ def explain(key: str | None = None, /, *, flags: ExplainFlags = ExplainFlags()) 
     configs: list[Configuration] = [config, *configurations(), GenerationConfig()]
     with_setting = [candidate for candidate in configs if name in fields_of(candidate)]
     data(explain_one(with_setting[0] if with_setting else config, name))
+
+
+def schema(name: str = "translate", /) -> None:
+    """Print a JSON schema of the settings of a recipe, for editors of YAML files.
+
+    An editor with a YAML language server completes and checks the file of headway config show,
+    whose first lines name the schema: headway schema translate > translate.schema.json
+
+    Parameters
+    ----------
+    name
+        A recipe; headway train --help lists all.
+    """
+    from headway.runs import recipe  # imports torch, and the help needs none
+
+    data_json(schema_of(recipe(name), f"Settings of headway train {name}"))

@@ -18,10 +18,9 @@ from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle import ImageEncoding, ImageTextEncoding, TextEmbedding
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.cli.image_files import gather_images, names_images
 from headway.cli.inputs import Truncated
 from headway.cli.machine import Loader, MachineFlags
-from headway.cli.texts import Texts, gather
+from headway.cli.texts import Texts, gather, gather_images, names_images
 from headway.data.formats.vectors import TextVectors, check_texts, write_vectors
 from headway.inspection.plots import scatter
 from headway.inspection.projection import principal_components

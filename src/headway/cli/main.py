@@ -70,6 +70,8 @@ SUBCOMMANDS = {
 
 PATHS = {
     "eval": "evaluate:evaluate",
+    "report": "runs:report",
+    "schema": "config:schema",
     "data check": "data_check:check",
     "data tokenize": "data_tokenize:tokenize",
     "exercise list": "exercise:list_exercises",

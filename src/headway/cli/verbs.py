@@ -22,10 +22,10 @@ from headway.base.settings import COMMAND_LINE, Field, declared, override, setti
 from headway.bundle import Bundle, Truncating
 from headway.cli import documents
 from headway.cli.flags import as_flags, spelled, takes
-from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
 from headway.cli.machine import MachineFlags
 from headway.cli.streams import is_stream_file, named_like
+from headway.cli.texts import image_paths
 from headway.data.formats.lines import ending, read_lines
 from headway.data.rows import ENDINGS as TABLES
 from headway.runs.recipes import saved_or_none

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -260,7 +259,7 @@ def _read(
     paths: Sequence[Path], parse: Callable[[Row], Example], bad_rows: BadRows
 ) -> Iterator[Example]:
     for path in paths:
-        yield from bad_rows.parsed(read_rows(path, {}, bad_rows), partial(parse))
+        yield from bad_rows.parsed(read_rows(path, {}, bad_rows), parse)
 
 
 def _dialogue(row: Row) -> Dialogue:

@@ -3,142 +3,70 @@
 Every search uses only the Stepper contract of a model (`start`, `step`).
 """
 
-from headway.decoding.beam import beam_search
-from headway.decoding.ensemble import Ensemble
-from headway.decoding.fast_beam import fast_beam_search, stream_beam
-from headway.decoding.fast_greedy import fast_greedy_search
-from headway.decoding.generation import (
-    Continuation,
-    TextOutput,
-    generate,
-    generate_from_tokens,
-    log_probabilities,
-    open_outputs,
-    sampling_of,
-    search_by_beam,
-    stream,
-)
-from headway.decoding.generation_config import GenerationConfig
-from headway.decoding.greedy import greedy_search
-from headway.decoding.input_search import Candidate, Observer, end_of
-from headway.decoding.length_rules import ForbiddenFirst, ForcedEnd, MinLength
-from headway.decoding.minimum_bayes_risk import expected_utilities
-from headway.decoding.phrases import Phrases
-from headway.decoding.rule import (
-    PartialOutput,
-    Rule,
-    apply_rules,
-    depend_on_outputs,
-    ruled_logits,
-)
-from headway.decoding.rules import (
-    Bias,
-    Forbidden,
-    FrequencyPenalty,
-    MinP,
-    MostProbable,
-    NoRepeat,
-    Only,
-    Prefix,
-    PresencePenalty,
-    RepetitionPenalty,
-    Temperature,
-    TopK,
-    TopP,
-    Typical,
-    WithinVocabulary,
-)
-from headway.decoding.sampling import (
-    RUNS_AHEAD,
-    Chosen,
-    Reason,
-    Row,
-    Sampling,
-    choose_later,
-    open_rows,
-    record,
-    sample,
-    sample_search,
-)
-from headway.decoding.search import (
-    BeamSettings,
-    Hypothesis,
-    Limits,
-    Normalisation,
-    Search,
-    length_penalty,
-    run,
-    steps,
-)
-from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
-from headway.decoding.writing import TextStreamer
-
-__all__ = [
-    "RUNS_AHEAD",
-    "BeamSettings",
-    "Bias",
-    "Candidate",
-    "Chosen",
-    "Continuation",
-    "Draft",
-    "Ensemble",
-    "Forbidden",
-    "ForbiddenFirst",
-    "ForcedEnd",
-    "FrequencyPenalty",
-    "GenerationConfig",
-    "Hypothesis",
-    "Limits",
-    "MinLength",
-    "MinP",
-    "ModelDraft",
-    "MostProbable",
-    "NoRepeat",
-    "Normalisation",
-    "Observer",
-    "Only",
-    "PartialOutput",
-    "Phrases",
-    "Prefix",
-    "PresencePenalty",
-    "PromptLookup",
-    "Reason",
-    "RepetitionPenalty",
-    "Row",
-    "Rule",
-    "Sampling",
-    "Search",
-    "Temperature",
-    "TextOutput",
-    "TextStreamer",
-    "TopK",
-    "TopP",
-    "Typical",
-    "WithinVocabulary",
-    "apply_rules",
-    "beam_search",
-    "choose_later",
-    "depend_on_outputs",
-    "end_of",
-    "expected_utilities",
-    "fast_beam_search",
-    "fast_greedy_search",
-    "generate",
-    "generate_from_tokens",
-    "greedy_search",
-    "length_penalty",
-    "log_probabilities",
-    "open_outputs",
-    "open_rows",
-    "record",
-    "ruled_logits",
-    "run",
-    "sample",
-    "sample_search",
-    "sampling_of",
-    "search_by_beam",
-    "speculative_steps",
-    "steps",
-    "stream",
-    "stream_beam",
-]
+from headway.decoding.beam import beam_search as beam_search
+from headway.decoding.ensemble import Ensemble as Ensemble
+from headway.decoding.fast_beam import fast_beam_search as fast_beam_search
+from headway.decoding.fast_beam import stream_beam as stream_beam
+from headway.decoding.fast_greedy import fast_greedy_search as fast_greedy_search
+from headway.decoding.generation import Continuation as Continuation
+from headway.decoding.generation import TextOutput as TextOutput
+from headway.decoding.generation import generate as generate
+from headway.decoding.generation import generate_from_tokens as generate_from_tokens
+from headway.decoding.generation import log_probabilities as log_probabilities
+from headway.decoding.generation import open_outputs as open_outputs
+from headway.decoding.generation import sampling_of as sampling_of
+from headway.decoding.generation import search_by_beam as search_by_beam
+from headway.decoding.generation import stream as stream
+from headway.decoding.generation_config import GenerationConfig as GenerationConfig
+from headway.decoding.greedy import greedy_search as greedy_search
+from headway.decoding.input_search import Candidate as Candidate
+from headway.decoding.input_search import Observer as Observer
+from headway.decoding.input_search import end_of as end_of
+from headway.decoding.length_rules import ForbiddenFirst as ForbiddenFirst
+from headway.decoding.length_rules import ForcedEnd as ForcedEnd
+from headway.decoding.length_rules import MinLength as MinLength
+from headway.decoding.minimum_bayes_risk import expected_utilities as expected_utilities
+from headway.decoding.phrases import Phrases as Phrases
+from headway.decoding.rule import PartialOutput as PartialOutput
+from headway.decoding.rule import Rule as Rule
+from headway.decoding.rule import apply_rules as apply_rules
+from headway.decoding.rule import depend_on_outputs as depend_on_outputs
+from headway.decoding.rule import ruled_logits as ruled_logits
+from headway.decoding.rules import Bias as Bias
+from headway.decoding.rules import Forbidden as Forbidden
+from headway.decoding.rules import FrequencyPenalty as FrequencyPenalty
+from headway.decoding.rules import MinP as MinP
+from headway.decoding.rules import MostProbable as MostProbable
+from headway.decoding.rules import NoRepeat as NoRepeat
+from headway.decoding.rules import Only as Only
+from headway.decoding.rules import Prefix as Prefix
+from headway.decoding.rules import PresencePenalty as PresencePenalty
+from headway.decoding.rules import RepetitionPenalty as RepetitionPenalty
+from headway.decoding.rules import Temperature as Temperature
+from headway.decoding.rules import TopK as TopK
+from headway.decoding.rules import TopP as TopP
+from headway.decoding.rules import Typical as Typical
+from headway.decoding.rules import WithinVocabulary as WithinVocabulary
+from headway.decoding.sampling import RUNS_AHEAD as RUNS_AHEAD
+from headway.decoding.sampling import Chosen as Chosen
+from headway.decoding.sampling import Reason as Reason
+from headway.decoding.sampling import Row as Row
+from headway.decoding.sampling import Sampling as Sampling
+from headway.decoding.sampling import choose_later as choose_later
+from headway.decoding.sampling import open_rows as open_rows
+from headway.decoding.sampling import record as record
+from headway.decoding.sampling import sample as sample
+from headway.decoding.sampling import sample_search as sample_search
+from headway.decoding.search import BeamSettings as BeamSettings
+from headway.decoding.search import Hypothesis as Hypothesis
+from headway.decoding.search import Limits as Limits
+from headway.decoding.search import Normalisation as Normalisation
+from headway.decoding.search import Search as Search
+from headway.decoding.search import length_penalty as length_penalty
+from headway.decoding.search import run as run
+from headway.decoding.search import steps as steps
+from headway.decoding.speculative import Draft as Draft
+from headway.decoding.speculative import ModelDraft as ModelDraft
+from headway.decoding.speculative import PromptLookup as PromptLookup
+from headway.decoding.speculative import speculative_steps as speculative_steps
+from headway.decoding.writing import TextStreamer as TextStreamer

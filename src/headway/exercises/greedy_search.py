@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
-from headway.exercises.table_model import TableModel
+from headway.exercises.inputs import TableModel
 
 
 def _random(seed: int) -> tuple[object, ...]:

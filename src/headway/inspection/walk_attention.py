@@ -102,18 +102,11 @@ def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables
     model."""
     if isinstance(residual, PostNorm | InnerNorm) or isinstance(residual.norm, nn.Identity):
         return []
-    norm = residual.norm
-    return [
-        step(
-            "Norm before the sublayer",
-            "The vector of each token is normalised, which keeps the inputs of all layers on one "
-            "scale (pre-norm).",
-            _equation_of(norm),
-            type(norm).forward,
-            tables.table("x", trace.input_of(norm, call)[0], rows, Axis()),
-            tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
-        )
-    ]
+    text = (
+        "The vector of each token is normalised, which keeps the inputs of all layers on one scale "
+        "(pre-norm)."
+    )
+    return [_norm("Norm before the sublayer", text, trace, residual.norm, call, rows, tables)]
 
 
 def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
@@ -136,18 +129,11 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
         )
     ]
     if post:
-        norm = residual.norm
-        steps.append(
-            step(
-                "Norm after the sum",
-                "The vector of each token is normalised after the sum (post-norm, as in the "
-                "original Transformer).",
-                _equation_of(norm),
-                type(norm).forward,
-                tables.table("x", total, rows, Axis()),
-                tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
-            )
+        text = (
+            "The vector of each token is normalised after the sum (post-norm, as in the original "
+            "Transformer)."
         )
+        steps.append(_norm("Norm after the sum", text, trace, residual.norm, call, rows, tables))
     return steps
 
 
@@ -158,17 +144,25 @@ def _norm_of_change(
     if not isinstance(residual, InnerNorm | SandwichNorm):
         return []
     norm = residual.norm if isinstance(residual, InnerNorm) else residual.after_norm
-    return [
-        step(
-            "Norm after the sublayer",
-            "The output of the sublayer is normalised before it is added, so that what each "
-            "sublayer adds has a known size.",
-            _equation_of(norm),
-            type(norm).forward,
-            tables.table("x", trace.input_of(norm, call)[0], rows, Axis()),
-            tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
-        )
-    ]
+    text = (
+        "The output of the sublayer is normalised before it is added, so that what each sublayer "
+        "adds has a known size."
+    )
+    return [_norm("Norm after the sublayer", text, trace, norm, call, rows, tables)]
+
+
+def _norm(
+    title: str, text: str, trace: Trace, norm: Any, call: int, rows: Axis, tables: Tables
+) -> Step:
+    """Return the step of one call of a norm."""
+    return step(
+        title,
+        text,
+        _equation_of(norm),
+        type(norm).forward,
+        tables.table("x", trace.input_of(norm, call)[0], rows, Axis()),
+        tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
+    )
 
 
 def _equation_of(norm: nn.Module) -> str:

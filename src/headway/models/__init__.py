@@ -1,95 +1,52 @@
 """Models: one family per file, with its configuration, its class and its named sizes."""
 
-from headway.models.bert import Bert
-from headway.models.bert_config import BertConfig
-from headway.models.bert_heads import (
-    BertClassifier,
-    BertClassifierConfig,
-    BertQuestionAnswering,
-    BertQuestionAnsweringConfig,
-    BertTagger,
-    BertTaggerConfig,
-    bert_classifier,
-    bert_question_answering,
-    bert_tagger,
-)
-from headway.models.bert_initialisation import start_from
-from headway.models.captioner import Captioner, CaptionerConfig, initialise_decoder
-from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
-from headway.models.contracts import (
-    DecodeState,
-    Stepper,
-    init_weights,
-    parameter_count,
-    shapes_only,
-)
-from headway.models.gpt import GPT
-from headway.models.gpt_config import GPTConfig
-from headway.models.image_text import ImageText, ImageTextConfig, TextTowerConfig
-from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig, WithImages
-from headway.models.self_distilled import SelfDistilled
-from headway.models.student_initialisation import (
-    backbone_of,
-    student_config,
-    student_of,
-    with_backbone,
-)
-from headway.models.transcriber import Transcriber, TranscriberConfig
-from headway.models.translator import Translator
-from headway.models.translator_config import TranslatorConfig
-from headway.models.vit import ViT, ViTConfig, initialise_vit
-from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
-from headway.models.word_embeddings import NextWord, WordsConfig, WordVectors, words_model
-
-__all__ = [
-    "GPT",
-    "Bert",
-    "BertClassifier",
-    "BertClassifierConfig",
-    "BertConfig",
-    "BertQuestionAnswering",
-    "BertQuestionAnsweringConfig",
-    "BertTagger",
-    "BertTaggerConfig",
-    "Captioner",
-    "CaptionerConfig",
-    "DecodeState",
-    "GPTConfig",
-    "ImageText",
-    "ImageTextConfig",
-    "MultimodalGPT",
-    "MultimodalGPTConfig",
-    "NextWord",
-    "SelfDistilled",
-    "Stepper",
-    "TextClassifier",
-    "TextClassifierConfig",
-    "TextTowerConfig",
-    "Transcriber",
-    "TranscriberConfig",
-    "Translator",
-    "TranslatorConfig",
-    "ViT",
-    "ViTClassifier",
-    "ViTClassifierConfig",
-    "ViTConfig",
-    "WithImages",
-    "WordVectors",
-    "WordsConfig",
-    "backbone_of",
-    "bert_classifier",
-    "bert_question_answering",
-    "bert_tagger",
-    "init_weights",
-    "initialise_decoder",
-    "initialise_vit",
-    "parameter_count",
-    "shapes_only",
-    "start_from",
-    "student_config",
-    "student_of",
-    "text_classifier",
-    "vit_classifier",
-    "with_backbone",
-    "words_model",
-]
+from headway.models.bert import Bert as Bert
+from headway.models.bert_config import BertConfig as BertConfig
+from headway.models.bert_heads import BertClassifier as BertClassifier
+from headway.models.bert_heads import BertClassifierConfig as BertClassifierConfig
+from headway.models.bert_heads import BertQuestionAnswering as BertQuestionAnswering
+from headway.models.bert_heads import BertQuestionAnsweringConfig as BertQuestionAnsweringConfig
+from headway.models.bert_heads import BertTagger as BertTagger
+from headway.models.bert_heads import BertTaggerConfig as BertTaggerConfig
+from headway.models.bert_heads import bert_classifier as bert_classifier
+from headway.models.bert_heads import bert_question_answering as bert_question_answering
+from headway.models.bert_heads import bert_tagger as bert_tagger
+from headway.models.bert_initialisation import start_from as start_from
+from headway.models.captioner import Captioner as Captioner
+from headway.models.captioner import CaptionerConfig as CaptionerConfig
+from headway.models.captioner import initialise_decoder as initialise_decoder
+from headway.models.classifier import TextClassifier as TextClassifier
+from headway.models.classifier import TextClassifierConfig as TextClassifierConfig
+from headway.models.classifier import text_classifier as text_classifier
+from headway.models.contracts import DecodeState as DecodeState
+from headway.models.contracts import Stepper as Stepper
+from headway.models.contracts import init_weights as init_weights
+from headway.models.contracts import parameter_count as parameter_count
+from headway.models.contracts import shapes_only as shapes_only
+from headway.models.gpt import GPT as GPT
+from headway.models.gpt_config import GPTConfig as GPTConfig
+from headway.models.image_text import ImageText as ImageText
+from headway.models.image_text import ImageTextConfig as ImageTextConfig
+from headway.models.image_text import TextTowerConfig as TextTowerConfig
+from headway.models.multimodal_gpt import MultimodalGPT as MultimodalGPT
+from headway.models.multimodal_gpt import MultimodalGPTConfig as MultimodalGPTConfig
+from headway.models.multimodal_gpt import WithImages as WithImages
+from headway.models.self_distilled import SelfDistilled as SelfDistilled
+from headway.models.student_initialisation import backbone_of as backbone_of
+from headway.models.student_initialisation import student_config as student_config
+from headway.models.student_initialisation import student_of as student_of
+from headway.models.student_initialisation import with_backbone as with_backbone
+from headway.models.transcriber import Transcriber as Transcriber
+from headway.models.transcriber import TranscriberConfig as TranscriberConfig
+from headway.models.translator import Translator as Translator
+from headway.models.translator_config import TranslatorConfig as TranslatorConfig
+from headway.models.vit import ViT as ViT
+from headway.models.vit import ViTConfig as ViTConfig
+from headway.models.vit import initialise_vit as initialise_vit
+from headway.models.vit_classifier import ViTClassifier as ViTClassifier
+from headway.models.vit_classifier import ViTClassifierConfig as ViTClassifierConfig
+from headway.models.vit_classifier import vit_classifier as vit_classifier
+from headway.models.word_embeddings import NextWord as NextWord
+from headway.models.word_embeddings import WordsConfig as WordsConfig
+from headway.models.word_embeddings import WordVectors as WordVectors
+from headway.models.word_embeddings import words_model as words_model

@@ -161,10 +161,6 @@ class GPT(nn.Module):
     def step(
         self, tokens: Int[Tensor, "N T"], state: DecoderState
     ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
-        """Return the logits after each of T new tokens, and the next state.
-
-        state: the state returned by `start` or by the last `step`; it is updated in place.
-        """
         hidden = self.decoder.step(self.embedding(tokens, state.past), state)
         return self.logits(hidden), state
 

@@ -151,10 +151,6 @@ class Translator(nn.Module):
         return state
 
     def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
-        """Return the logits after each of T new tokens, and the next state.
-
-        state: the state returned by `start` or by the last `step`; it is updated in place.
-        """
         hidden = self.decoder.step(self.target_embedding(tokens, state.past), state)
         return self.output(hidden * self.output_scale), state
 

@@ -43,6 +43,12 @@ B = TypeVar("B", bound=Batch)
 B_co = TypeVar("B_co", bound=Batch, covariant=True)
 
 
+FROM_ENCODER = (
+    "--from RUN or --from MODEL, an encoder of BERT's family; headway train bert-tiny TEXTS makes "
+    "a small one, also from the texts of your table (--data.text COLUMN)"
+)
+
+
 @dataclass(frozen=True)
 class Sides(Generic[Encoded]):
     """The encoded training and held-out examples of a run."""
@@ -67,20 +73,24 @@ class PreparedExamples(Generic[Reader, Encoded, Example]):
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleFiles:
-    """The files of the examples of a task, and how they are split.
+    """The files of the examples of a task, how they are split, and what is fine-tuned on them.
 
     examples: the word for the examples. kinds: the kinds of files that have them, in words.
-    endings, content: as those of `files_of`.
+    endings, content: as those of `files_of`. trains: what is fine-tuned; "": a run needs no
+    pre-trained model. start: from what it is fine-tuned. get: how a user names such a model.
     """
 
     examples: str
     kinds: str
     endings: Sequence[str]
     content: str
+    trains: str = ""
+    start: str = "a pre-trained encoder"
+    get: str = FROM_ENCODER
 
     def check(self, config: FineTuningRunConfig) -> None:
-        """Raise UsageError if no training examples are named, or if a file is missing or of
-        another kind."""
+        """Raise UsageError if no training examples or no pre-trained model are named, if a file is
+        missing or of another kind, or for settings that adapters exclude."""
         data = config.data
         if not data.train:
             raise UsageError(
@@ -88,6 +98,10 @@ class ExampleFiles:
                 hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {self.kinds}",
             )
         files_of(data.train, data.valid, self.endings, self.content)
+        if self.trains:
+            require_start(config.training.start, self.trains, self.start, self.get)
+        if isinstance(config, AdaptedRunConfig):
+            check_adapters(config)
 
     def read(
         self, data: ExamplesConfig, read: Callable[[list[Path]], Iterable[Example]]
@@ -116,12 +130,6 @@ class ExampleFiles:
         described, sources = f"{len(examples):,} {self.examples}", data.valid or data.train
         check_sides(train, valid, described, ", ".join(sources), content=decides)
         return train, valid
-
-
-FROM_ENCODER = (
-    "--from RUN or --from MODEL, an encoder of BERT's family; headway train bert-tiny TEXTS makes "
-    "a small one, also from the texts of your table (--data.text COLUMN)"
-)
 
 
 def require_start(

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from headway.base.devices import Machine
 from headway.base.settings import required
-from headway.base.sharing import Share
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import Bundle
 from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
@@ -48,7 +48,7 @@ Details = Mapping[str, Sequence[Mapping[str, Any]]]
 """Name of a variant -> the details of the scores of its runs, one for each seed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BundleSpec(Generic[Network, Model]):
     """How a saved model of one family (`models.registry.MODELS`) is loaded.
 
@@ -274,9 +274,9 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     returns the job of the run.
 
     evaluation: the class of the options of an evaluation, a dataclass of settings with defaults.
-    evaluate(bundle, examples, options, share): evaluates a bundle, in training and in `headway
-    eval`, alone or with other processes (`Share.each`). It raises DataError for an example with a
-    label that the model does not have.
+    score(bundle, examples, options, share): evaluates a bundle, in training and in `headway eval`,
+    alone or with other processes (`Share.each`). It raises DataError for an example with a label
+    that the model does not have.
     read(bundle, paths, config, options): reads labelled examples, which have a length, from files.
     config: the configuration of the run, for the names of columns; None for a model without a run.
     held_out(bundle, run, config, options): returns the held-out examples of a run. reads: whether
@@ -294,7 +294,7 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     check: Callable[[RunConfig], object]
     prepare: Callable[[RunConfig, Path, Machine, Emit], Job[Any, Examples, Options]]
     evaluation: type[Options]
-    evaluate: Callable[[Model, Examples, Options, Share], Scores]
+    score: Callable[[Model, Examples, Options, Share], Scores]
     read: Callable[[Model, Sequence[Path], RunSettings | None, Options], Examples]
     held_out: Callable[[Model, Path, Any, Options], Examples]
     next_commands: Sequence[str]
@@ -307,6 +307,17 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     draws: Draws[Model, Any, Any] | None = None
     derives: Derives[RunConfig] | None = None
     teaches: Teaches[RunConfig, Model] | None = None
+
+    def evaluate(
+        self,
+        bundle: Model,
+        examples: Examples,
+        options: Options | None = None,
+        share: Share = WHOLE,
+    ) -> Scores:
+        """Return the `score` of a bundle. options: None for the defaults of `evaluation`."""
+        chosen = self.evaluation() if options is None else options
+        return self.score(bundle, examples, chosen, share)
 
     @property
     def prediction(self) -> AnyPredicts:

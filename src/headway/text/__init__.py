@@ -1,53 +1,34 @@
 """Tokenizers convert between text and token ids: byte-level BPE and Unigram, WordPiece, characters,
 Hugging Face tokenizers and vocabularies of whole words."""
 
-from headway.text.byte_level import BACK_TRANSLATED, LANGUAGE_TAG
-from headway.text.characters import CharacterTokenizer
-from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
-from headway.text.hf_tokenizer import PretrainedTokenizer
-from headway.text.language_tokens import LanguageTokens, Roles
-from headway.text.loading import load_tokenizer
-from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
-from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
-from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
-from headway.text.sentence_tokenizer import SentenceTokenizer
-from headway.text.sentences import split_sentences
-from headway.text.text_frame import TextFrame
-from headway.text.text_subwords import TextBPE, TextSubwords, TextUnigram
-from headway.text.tokenizer import TextTokenizer
-from headway.text.tokenizer_pair import TokenizerPair
-from headway.text.vocabulary import BORDER, Vocabulary, words_of
-from headway.text.vocabulary_extension import extended, new_words
-from headway.text.word_positions import positions_of_words
-
-__all__ = [
-    "BACK_TRANSLATED",
-    "BORDER",
-    "LANGUAGE_TAG",
-    "CharacterTokenizer",
-    "EncoderTokenizer",
-    "LanguageTokens",
-    "MissingEncoderTokenizer",
-    "MissingTokenizer",
-    "PretrainedSentenceTokenizer",
-    "PretrainedTokenizer",
-    "Roles",
-    "SentenceSubwords",
-    "SentenceTokenizer",
-    "SpecialTokens",
-    "TextBPE",
-    "TextFrame",
-    "TextSubwords",
-    "TextTokenizer",
-    "TextUnigram",
-    "Tokenizer",
-    "TokenizerPair",
-    "UnigramTokenizer",
-    "Vocabulary",
-    "extended",
-    "load_tokenizer",
-    "new_words",
-    "positions_of_words",
-    "split_sentences",
-    "words_of",
-]
+from headway.text.byte_level import BACK_TRANSLATED as BACK_TRANSLATED
+from headway.text.byte_level import LANGUAGE_TAG as LANGUAGE_TAG
+from headway.text.characters import CharacterTokenizer as CharacterTokenizer
+from headway.text.encoder_tokenizer import EncoderTokenizer as EncoderTokenizer
+from headway.text.encoder_tokenizer import SpecialTokens as SpecialTokens
+from headway.text.hf_tokenizer import PretrainedTokenizer as PretrainedTokenizer
+from headway.text.language_tokens import LanguageTokens as LanguageTokens
+from headway.text.language_tokens import Roles as Roles
+from headway.text.loading import MissingEncoderTokenizer as MissingEncoderTokenizer
+from headway.text.loading import MissingTokenizer as MissingTokenizer
+from headway.text.loading import load_tokenizer as load_tokenizer
+from headway.text.pretrained_sentence import (
+    PretrainedSentenceTokenizer as PretrainedSentenceTokenizer,
+)
+from headway.text.sentence_subwords import SentenceSubwords as SentenceSubwords
+from headway.text.sentence_subwords import Tokenizer as Tokenizer
+from headway.text.sentence_subwords import UnigramTokenizer as UnigramTokenizer
+from headway.text.sentences import split_sentences as split_sentences
+from headway.text.text_subwords import TextBPE as TextBPE
+from headway.text.text_subwords import TextSubwords as TextSubwords
+from headway.text.text_subwords import TextUnigram as TextUnigram
+from headway.text.tokenizer import SentenceTokenizer as SentenceTokenizer
+from headway.text.tokenizer import TextFrame as TextFrame
+from headway.text.tokenizer import TextTokenizer as TextTokenizer
+from headway.text.tokenizer_pair import TokenizerPair as TokenizerPair
+from headway.text.vocabulary import BORDER as BORDER
+from headway.text.vocabulary import Vocabulary as Vocabulary
+from headway.text.vocabulary import words_of as words_of
+from headway.text.vocabulary_extension import extended as extended
+from headway.text.vocabulary_extension import new_words as new_words
+from headway.text.word_positions import positions_of_words as positions_of_words

@@ -19,7 +19,7 @@ from tokenizers import decoders, pre_tokenizers
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
 from headway.text.engine import BYTE_OF_LETTER, EngineTokenizer, checked
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
 FILE_LIMIT = 64 * 2**20

@@ -12,7 +12,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json, write_file
 from headway.text.byte_level import EOS
 from headway.text.engine import checked
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 
 FORMAT = "headway characters 1"
 FILE = "tokenizer.json"

@@ -19,7 +19,7 @@ from headway.base.files import read_json, write_file
 from headway.text.byte_level import LONGEST_WORD
 from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -13,7 +13,7 @@ import tokenizers
 from headway.base.errors import DataError
 from headway.base.files import read_json, write_file
 from headway.text.engine import EngineTokenizer, checked, file_of
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 
 FORMAT = "headway foreign 1"
 FILE = "tokenizer.json"

@@ -18,7 +18,7 @@ from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.language_tokens import LanguageTokens, Roles, language_tokens_of
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 
 FORMAT = "headway sentences 1"
 _TARGET_CODE = re.compile(r">>([A-Za-z0-9_@.-]+)<<")

@@ -21,7 +21,7 @@ from headway.text.byte_level import (
     readable,
     sentinels_of,
 )
-from headway.text.token_ids import checked_ids
+from headway.text.tokenizer import checked_ids
 from headway.text.unigram import UNIGRAM, log_probabilities
 
 _BACK_TRANSLATED = re.compile(re.escape(BACK_TRANSLATED))

@@ -10,7 +10,7 @@ from headway.text.hf_tokenizer import FILE_LIMIT
 from headway.text.language_tokens import LanguageTokens
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, is_format
 from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
-from headway.text.sentence_tokenizer import SentenceTokenizer
+from headway.text.tokenizer import SentenceTokenizer
 from headway.text.unigram import is_unigram
 
 JOINT_FILE = "tokenizer.json"

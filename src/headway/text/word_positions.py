@@ -8,8 +8,7 @@ from headway.text.encoder_tokenizer import EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
 from headway.text.sentence_subwords import SentenceSubwords
-from headway.text.sentence_tokenizer import SentenceTokenizer
-from headway.text.tokenizer import TextTokenizer
+from headway.text.tokenizer import SentenceTokenizer, TextTokenizer
 
 
 def positions_of_words(

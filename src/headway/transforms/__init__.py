@@ -18,30 +18,19 @@ Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them, and a 
 mentions none of these.
 """
 
-from headway.transforms.compile import compile
-from headway.transforms.fast.table import fast, is_fast
-from headway.transforms.float8 import float8, not_in_float8
-from headway.transforms.freeze import freeze
-from headway.transforms.graphs import replay_steps
-from headway.transforms.lora import LoRALinear, lora, lora_state, merge_lora
-from headway.transforms.quantize import dequantize, is_quantized, quantize
-from headway.transforms.recompute import Recomputed, recompute
-
-__all__ = [
-    "LoRALinear",
-    "Recomputed",
-    "compile",
-    "dequantize",
-    "fast",
-    "float8",
-    "freeze",
-    "is_fast",
-    "is_quantized",
-    "lora",
-    "lora_state",
-    "merge_lora",
-    "not_in_float8",
-    "quantize",
-    "recompute",
-    "replay_steps",
-]
+from headway.transforms.compile import compile as compile
+from headway.transforms.fast.table import fast as fast
+from headway.transforms.fast.table import is_fast as is_fast
+from headway.transforms.float8 import float8 as float8
+from headway.transforms.float8 import not_in_float8 as not_in_float8
+from headway.transforms.freeze import freeze as freeze
+from headway.transforms.graphs import replay_steps as replay_steps
+from headway.transforms.lora import LoRALinear as LoRALinear
+from headway.transforms.lora import lora as lora
+from headway.transforms.lora import lora_state as lora_state
+from headway.transforms.lora import merge_lora as merge_lora
+from headway.transforms.quantize import dequantize as dequantize
+from headway.transforms.quantize import is_quantized as is_quantized
+from headway.transforms.quantize import quantize as quantize
+from headway.transforms.recompute import Recomputed as Recomputed
+from headway.transforms.recompute import recompute as recompute

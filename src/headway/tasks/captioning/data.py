@@ -19,8 +19,13 @@ from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.bundle import ImageEncoding, TextBundle
 from headway.data.augmentation import AugmentationConfig, augmented, view_generator
 from headway.data.bad_rows import BadRows
-from headway.data.image_corpus import TEXTS, ImageCorpus, open_images
-from headway.data.image_examples import ImageExamples, examples_of_images
+from headway.data.image_corpus import (
+    TEXTS,
+    ImageCorpus,
+    ImageExamples,
+    examples_of_images,
+    open_images,
+)
 from headway.data.image_reader import ImageReader, Normalise
 from headway.data.padding import padded
 from headway.data.rows import check_table

@@ -9,7 +9,7 @@ import torch
 
 from headway.base.chunks import chunks
 from headway.base.errors import DataError
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.evaluation import CorpusScores, score_against_several
 from headway.evaluation.perplexity import Nats
 from headway.evaluation.scores import Metric, Scores
@@ -24,14 +24,10 @@ from headway.tasks.captioning.model import CaptionerBundle
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
 BATCH = 32  # images
-DEFAULTS = CaptionEvaluation()
 
 
 def evaluate(
-    bundle: CaptionerBundle,
-    examples: CaptionExamples,
-    options: CaptionEvaluation = DEFAULTS,
-    share: Share = WHOLE,
+    bundle: CaptionerBundle, examples: CaptionExamples, options: CaptionEvaluation, share: Share
 ) -> Scores:
     """Evaluate a captioner.
 

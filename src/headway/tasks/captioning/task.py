@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError, index_from_one
 from headway.base.settings import override
 from headway.base.transfers import positions_where
 from headway.bundle import TextBundle
-from headway.data.image_examples import examples_of_corpus
+from headway.data.image_corpus import examples_of_corpus
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation.scores import Scores
 from headway.inspection.ablation import layers_of
@@ -301,15 +301,11 @@ CAPTIONING = Task(
     check=check_captions,
     prepare=prepare,
     evaluation=CaptionEvaluation,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "captioner": BundleSpec(
-            bundle=CaptionerBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"captioner": BundleSpec(CaptionerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts[CaptionerBundle, CaptionInput, CaptionOptions, CaptionedFile](
         input=CaptionInput,
         options=CaptionOptions,

@@ -20,7 +20,7 @@ from headway.tasks.dialogue_store import (
     template_of_bundle,
     write_dialogues,
 )
-from headway.tasks.finetuning import ExampleFiles, Sides, check_adapters, require_start
+from headway.tasks.finetuning import ExampleFiles, Sides
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
 from headway.tasks.target_mask import renderer_of
@@ -30,20 +30,10 @@ CONVERSATIONS = ExampleFiles(
     kinds=".jsonl, .json or .parquet",
     endings=ENDINGS,
     content=DIALOGUES,
+    trains="a chat model",
+    start="a language model",
+    get="--from RUN; headway train gpt-tiny TEXT trains a language model",
 )
-
-
-def check_chat(config: ChatRunConfig) -> None:
-    """Raise UsageError if conversations or the pre-trained model are missing, or if settings
-    conflict."""
-    CONVERSATIONS.check(config)
-    require_start(
-        config.training.start,
-        "a chat model",
-        "a language model",
-        "--from RUN; headway train gpt-tiny TEXT trains a language model",
-    )
-    check_adapters(config)
 
 
 def split_dialogues(

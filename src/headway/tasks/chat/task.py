@@ -25,7 +25,7 @@ from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    check_chat,
+    CONVERSATIONS,
     held_out_chat,
     prepare_chat,
     read_chat,
@@ -53,7 +53,6 @@ SPARE = 8
 """Number of tokens that an answer may have more than the longest reference."""
 
 ChatJob = Job[DialogueBatch, EncodedDialogues, ChatScoring]
-ALL = ChatScoring()
 
 
 def chat_job(
@@ -100,10 +99,7 @@ def prepare(config: ChatRunConfig, folder: Path, machine: Machine, emit: Emit) -
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    dialogues: EncodedDialogues,
-    options: ChatScoring = ALL,
-    share: Share = WHOLE,
+    bundle: TextBundle, dialogues: EncodedDialogues, options: ChatScoring, share: Share
 ) -> Scores:
     """Score conversations: the loss on their answers, and the fraction of exact answers.
 
@@ -179,10 +175,10 @@ CHAT = Task(
     name="chat",
     config=ChatRunConfig,
     recipes={"chat": chat},
-    check=check_chat,
+    check=CONVERSATIONS.check,
     prepare=prepare,
     evaluation=ChatScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_chat,
     held_out=held_out_chat,
     reads=has_dialogues,

@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import setting
 from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.rows import ENDINGS, ROWS, read_rows
 from headway.data.split import check_known
 from headway.data.stream import Indices
@@ -35,11 +35,8 @@ from headway.tasks.classification.label_files import (
 from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import (
-    FROM_ENCODER,
     ExampleFiles,
-    check_adapters,
     check_unchanged,
-    require_start,
 )
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
@@ -47,7 +44,12 @@ from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"
 TEXTS = ExampleFiles(
-    examples="texts", kinds=".tsv, .csv, .jsonl or .parquet", endings=ENDINGS, content=ROWS
+    examples="texts",
+    kinds=".tsv, .csv, .jsonl or .parquet",
+    endings=ENDINGS,
+    content=ROWS,
+    trains="a classifier",
+    start="a language model or an encoder",
 )
 Targets = Sequence[int] | Sequence[float]
 """Targets of texts: class numbers, or values for regression."""
@@ -142,13 +144,6 @@ def check_texts(config: ClassifyRunConfig) -> None:
             "training.balance weights classes, and data.kind=number has none",
             hint="leave out --training.balance",
         )
-    check_adapters(config)
-    require_start(
-        config.training.start,
-        "a classifier",
-        "a language model or an encoder",
-        FROM_ENCODER,
-    )
 
 
 def check_extra(config: RunSettings) -> None:

@@ -32,7 +32,7 @@ from headway.bundle import (
     encoder_pass,
 )
 from headway.bundle.arguments import checked
-from headway.data.encoder_batches import collate_encoder_batch, shortest_first
+from headway.data.padding import collate_encoder_batch, shortest_first
 from headway.models import BertClassifier, TextClassifier
 from headway.tasks.classification.reader import ClassReader, Numbers, Texts
 from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words

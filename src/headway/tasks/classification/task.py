@@ -16,9 +16,9 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
-from headway.data.encoder_batches import EncoderBatch
+from headway.data.padding import EncoderBatch
 from headway.data.split import check_known
 from headway.data.stream import Array, Batches
 from headway.evaluation import number_scores, score_classes
@@ -297,10 +297,7 @@ def _with_warning(
 
 
 def evaluate(
-    bundle: ClassifierBundle,
-    texts: Sequence[LabelledText],
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    bundle: ClassifierBundle, texts: Sequence[LabelledText], options: NoOptions, share: Share
 ) -> Scores:
     """Evaluate a classifier (`score_classes`) or a regression model (`number_scores`).
 
@@ -358,15 +355,13 @@ CLASSIFICATION = Task(
     check=check_texts,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
     bundles={
-        "gpt-classifier": BundleSpec(bundle=ClassifierBundle),
-        "bert-classifier": BundleSpec(
-            bundle=ClassifierBundle, foreign=from_hugging_face, export=to_hugging_face
-        ),
+        "gpt-classifier": BundleSpec(ClassifierBundle),
+        "bert-classifier": BundleSpec(ClassifierBundle, from_hugging_face, to_hugging_face),
     },
     predicts=Predicts(
         input=ClassInput,

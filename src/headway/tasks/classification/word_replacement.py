@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from headway.base.shapes import Float, Tensor
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.stream import Indices
 
 Ids = npt.NDArray[np.int64]

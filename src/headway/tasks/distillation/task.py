@@ -15,7 +15,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import flat, override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
@@ -273,12 +273,7 @@ def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit)
     return distillation_job(config, examples, teacher, machine)
 
 
-def evaluate(
-    student: object,
-    examples: Compared,
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
-) -> Scores:
+def evaluate(student: object, examples: Compared, options: NoOptions, share: Share) -> Scores:
     """Evaluate a student as its teacher's task does, or by its difference from the teacher."""
     return examples.scores(student, share)
 
@@ -290,7 +285,7 @@ DISTILLATION = Task(
     check=check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     derives=Derives(configure=for_teacher, variants=kinds_of_students, next_commands=next_commands),

@@ -96,7 +96,6 @@ class VisionRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the images or the pre-trained model decide."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | unset_settings(self, "training.steps")
 

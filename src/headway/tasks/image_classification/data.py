@@ -13,8 +13,7 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import Bundle
 from headway.data.augmentation import AugmentationConfig, augmented, mixup_weight, view_generator
-from headway.data.image_corpus import ImageCorpus
-from headway.data.image_examples import ImageExamples, examples_of_images
+from headway.data.image_corpus import ImageCorpus, ImageExamples, examples_of_images
 from headway.data.image_reader import Normalise
 from headway.data.image_sources import read_images
 from headway.data.stream import Batch, Indices

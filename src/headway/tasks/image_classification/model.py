@@ -47,7 +47,6 @@ class ImageClasses(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> ImageClasses:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder, lambda it: are_distinct_names(it.get("labels")), "a list of classes"
         )
@@ -106,14 +105,7 @@ class ImageClassifierBundle(ImageEncoding):
                 hint="leave them out",
             )
         classified = self.classify([item.image for item in inputs])
-        return [
-            ClassifiedImage(
-                file=str(item.image),
-                label=prediction.label,
-                probabilities=prediction.best(options),
-            )
-            for item, prediction in zip(inputs, classified, strict=True)
-        ]
+        return Classified.of_images(inputs, classified, options)
 
     @torch.inference_mode()
     def logits(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B K"]:

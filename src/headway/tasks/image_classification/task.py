@@ -17,7 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks import patchify
 from headway.bundle import (
     ClassifiedImage,
@@ -29,7 +29,7 @@ from headway.bundle import (
     label_cells,
     label_scores,
 )
-from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.image_corpus import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import check_known
 from headway.data.stream import Batches, Shuffled
@@ -164,8 +164,8 @@ def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit)
 def evaluate(
     bundle: ImageClassifierBundle | ImageTextBundle,
     images: ImageExamples,
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    options: NoOptions,
+    share: Share,
 ) -> Scores:
     """Evaluate an image classifier (`score_classes`).
 
@@ -217,15 +217,13 @@ IMAGE_CLASSIFICATION = Task(
     check=check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=images_of_files,
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {correct:,} of {images:,} images correct"),
     bundles={
-        "vit-classifier": BundleSpec(
-            bundle=ImageClassifierBundle, foreign=from_hugging_face, export=to_hugging_face
-        ),
-        "image-text": BundleSpec(bundle=ImageTextBundle, foreign=image_text_from_hugging_face),
+        "vit-classifier": BundleSpec(ImageClassifierBundle, from_hugging_face, to_hugging_face),
+        "image-text": BundleSpec(ImageTextBundle, image_text_from_hugging_face),
     },
     predicts=Predicts(
         input=ImageInput,

@@ -132,7 +132,6 @@ class LanguageRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the data or the pre-trained model decide."""
         optimizer = unset_settings(self, "optimizer.kind", "optimizer.lr")
         if self.training.start is None:
             is_longer = (self.training.length or SEQUENCES[1]) > self.model.max_length

@@ -16,7 +16,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.base.shapes import Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import TextBundle
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
@@ -58,7 +58,6 @@ WATCHED = 40
 LENGTH_LIMIT = 2**17
 """Maximum window length of a model without a maximum context length."""
 
-AS_THE_RUN = LanguageScoring()
 
 LanguageJob = Job[TextBatch, ScoredText, LanguageScoring]
 
@@ -187,10 +186,7 @@ def documents_of(batch: TextBatch) -> list[View]:
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    text: ScoredText,
-    options: LanguageScoring = AS_THE_RUN,
-    share: Share = WHOLE,
+    bundle: TextBundle, text: ScoredText, options: LanguageScoring, share: Share
 ) -> Scores:
     """Score a text in consecutive windows without overlap.
 
@@ -288,18 +284,11 @@ LANGUAGE_MODELING = Task(
     check=check_sources,
     prepare=prepare,
     evaluation=LanguageScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_text,
     held_out=held_out_text,
     show_scores=score_lines,
-    bundles={
-        "gpt": BundleSpec(
-            bundle=TextBundle,
-            foreign=from_hugging_face,
-            export=to_hugging_face,
-            export_to_gguf=to_gguf,
-        )
-    },
+    bundles={"gpt": BundleSpec(TextBundle, from_hugging_face, to_hugging_face, to_gguf)},
     teaches=Teaches(
         data=WeightedTextConfig(),
         evaluation=LanguageEvaluationConfig(),

@@ -139,7 +139,6 @@ class EncoderRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the data or the pre-trained model decide."""
         if self.training.start is None:
             return frozenset({"model.vocabulary", "model.max_length"})
         shape = {f"model.{name}" for name in BertConfig.__dataclass_fields__}

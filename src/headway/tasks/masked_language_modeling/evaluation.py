@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.base.errors import DataError, HeadwayWarning, UsageError
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.prepared import numbered
@@ -47,7 +47,6 @@ from headway.text import EncoderTokenizer
 HELD_OUT = 1 << 20
 """Number of the first held-out corpus, so that its random masks differ from those in training."""
 
-USUAL = EncoderScoring()
 LOWER_IS_BETTER = {"mlm_nats", "nsp_loss"}
 
 
@@ -169,10 +168,7 @@ class RowScores:
 
 
 def evaluate(
-    bundle: EncoderBundle,
-    text: HeldOutText,
-    options: EncoderScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: EncoderBundle, text: HeldOutText, options: EncoderScoring, share: Share
 ) -> Scores:
     """Evaluate an encoder on held-out sequences with masked words, and on sentences.
 

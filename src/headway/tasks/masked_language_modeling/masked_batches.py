@@ -10,8 +10,7 @@ import torch
 
 from headway.base.errors import DataError
 from headway.base.shapes import Int, Tensor
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.padding import IGNORED, padded
+from headway.data.padding import IGNORED, EncoderBatch, collate_encoder_batch, padded
 from headway.data.stream import Array, Batch, Order, parts
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig
 from headway.tasks.masked_language_modeling.data import SentenceCorpus

@@ -14,7 +14,7 @@ from headway.base.errors import UsageError
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.bundle.encoder import FRAME
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 
 ROWS = 64  # batch size
 

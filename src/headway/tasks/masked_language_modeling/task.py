@@ -343,14 +343,12 @@ MASKED_LANGUAGE_MODELING = Task(
     check=check_encoder,
     prepare=prepare,
     evaluation=EncoderScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_text,
     held_out=held_out_text,
     reads=reads_text,
     show_scores=score_lines,
-    bundles={
-        "bert": BundleSpec(bundle=EncoderBundle, foreign=from_hugging_face, export=to_hugging_face)
-    },
+    bundles={"bert": BundleSpec(EncoderBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(
         input=FillInput,
         options=FillOptions,

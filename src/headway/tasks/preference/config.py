@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from headway.base.extensions import Names
-from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting, with_default
 from headway.tasks.rewards import REWARDS
 from headway.tasks.sections import (
     BatchSizeConfig,
@@ -21,16 +21,6 @@ LONGEST = 256
 
 
 NO_JUDGE = "none"
-
-
-def judge_setting() -> Any:
-    """Declare the setting for the reward by which answers of two models are compared."""
-    return setting(
-        NO_JUDGE,
-        "reward by which the sampled answers of the model and of the reference are compared, for "
-        "win_rate; the right answer is the better one of the pair; with none, nothing is compared",
-        names=Names(REWARDS, (NO_JUDGE,)),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +52,6 @@ class PreferenceTrainingConfig(BatchSizeConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceEvaluationConfig(ObservationConfig):
-    """Settings of the evaluation during training."""
-
-    metric: Literal["accuracy", "margin"] = setting(
-        "accuracy", "metric that selects the best model"
-    )
-    answers: int = setting(
-        16, "number of held-out prompts, evenly spaced, that are answered by sampling, for kl", ge=0
-    )
-    sample: int = setting(2, "number of these answers that are shown, before and after", ge=0)
-    tokens: int = count(64, "maximum number of tokens of a sampled answer", COPIES)
-    judge: str = judge_setting()
-
-
-@dataclass(frozen=True, kw_only=True)
 class PreferenceScoring:
     """Options of the evaluation of a model that was trained on preferences."""
 
@@ -85,7 +60,23 @@ class PreferenceScoring:
     )
     sample: int = setting(0, "number of these answers that are shown, before and after", ge=0)
     tokens: int = count(64, "maximum number of tokens of a sampled answer", COPIES)
-    judge: str = judge_setting()
+    judge: str = setting(
+        NO_JUDGE,
+        "reward by which the sampled answers of the model and of the reference are compared, for "
+        "win_rate; the right answer is the better one of the pair; with none, nothing is compared",
+        names=Names(REWARDS, (NO_JUDGE,)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceEvaluationConfig(PreferenceScoring, ObservationConfig):
+    """Settings of the evaluation during training."""
+
+    metric: Literal["accuracy", "margin"] = setting(
+        "accuracy", "metric that selects the best model"
+    )
+    answers: int = with_default(PreferenceScoring, "answers", 16)
+    sample: int = with_default(PreferenceScoring, "sample", 2)
 
 
 @dataclass(frozen=True, kw_only=True)

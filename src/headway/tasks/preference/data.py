@@ -32,7 +32,7 @@ from headway.tasks.dialogue_store import (
     prepare_sides,
     template_of_bundle,
 )
-from headway.tasks.finetuning import ExampleFiles, Sides, check_adapters, require_start
+from headway.tasks.finetuning import ExampleFiles, Sides
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.preference.config import (
@@ -50,6 +50,9 @@ PAIRS = ExampleFiles(
     kinds=".jsonl, .json or .parquet",
     endings=ENDINGS,
     content=PREFERENCES,
+    trains="a model that learns preferences",
+    start="a chat model",
+    get="--from RUN; headway train chat CONVERSATIONS --from MODEL trains a chat model",
 )
 SIDES = ("chosen", "rejected")
 TOO_LONG = "longer than the length"
@@ -128,13 +131,6 @@ class EncodedPairs:
 def check_preferences(config: PreferenceRunConfig) -> None:
     """Raise UsageError if pairs or the chat model are missing, or if settings conflict."""
     PAIRS.check(config)
-    require_start(
-        config.training.start,
-        "a model that learns preferences",
-        "a chat model",
-        "--from RUN; headway train chat CONVERSATIONS --from MODEL trains a chat model",
-    )
-    check_adapters(config)
     if config.objective.smoothing and config.objective.kind != "dpo":
         raise UsageError(
             f"objective.smoothing is defined for dpo, not for {config.objective.kind}",

@@ -11,7 +11,7 @@ import torch
 from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import TextBundle
 from headway.data.dialogues import Problem, has_preferences
 from headway.data.split import evenly_spaced
@@ -43,7 +43,6 @@ from headway.tasks.task import Task
 from headway.training import PreferenceObjective
 from headway.training.objectives.preference import answer_pairs
 
-USUAL = PreferenceScoring()
 PreferenceJob = Job[PreferenceBatch, HeldOutPairs, PreferenceScoring]
 
 
@@ -51,7 +50,7 @@ def preference_job(
     config: PreferenceRunConfig, prepared: Sides[EncodedPairs], start: TextBundle, machine: Machine
 ) -> PreferenceJob:
     """Return the job that trains a chat model on pairs of answers."""
-    training, evaluation = config.training, config.evaluation
+    training = config.training
     batches = Batches(
         ByLength(prepared.train.lengths, training.batch_size, training.seed),
         lambda chosen, epoch: prepared.train.batch(chosen),
@@ -66,12 +65,7 @@ def preference_job(
         batches=batches,
         objective=PreferenceObjective(config.objective),
         held_out=HeldOutPairs(prepared.held_out, start),
-        evaluation=PreferenceScoring(
-            answers=evaluation.answers,
-            sample=evaluation.sample,
-            tokens=evaluation.tokens,
-            judge=evaluation.judge,
-        ),
+        evaluation=config.evaluation,
         bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
             model=f"{describe_shape(start)}, {config.objective.kind}",
@@ -95,10 +89,7 @@ def prepare(
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    held_out: HeldOutPairs,
-    options: PreferenceScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: TextBundle, held_out: HeldOutPairs, options: PreferenceScoring, share: Share
 ) -> Scores:
     """Score pairs of answers, and answers of the model's own.
 
@@ -172,7 +163,7 @@ PREFERENCE = Task(
     check=check_preferences,
     prepare=prepare,
     evaluation=PreferenceScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_pairs,
     held_out=held_out_pairs,
     reads=has_preferences,

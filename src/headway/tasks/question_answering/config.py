@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import LENGTH, count, section, setting
+from headway.base.settings import LENGTH, count, section, setting, with_default
 from headway.tasks.sections import ExamplesConfig, FineTuningRunConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -36,25 +36,20 @@ class AnswerDataConfig(ExamplesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerEvaluationConfig(ObservationConfig):
-    """Settings of the evaluation during training."""
-
-    metric: Literal["f1", "exact"] = setting("f1", "metric that selects the best model")
-    questions: int = setting(
-        300,
-        "maximum number of held-out questions at each evaluation, evenly spaced (headway eval "
-        "takes all)",
-        gt=0,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class AnswerScoring:
     """Options of the evaluation of a question-answering model."""
 
     questions: int | None = setting(
         None, "maximum number of questions, evenly spaced; if unset, all", gt=0
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerEvaluationConfig(AnswerScoring, ObservationConfig):
+    """Settings of the evaluation during training."""
+
+    metric: Literal["f1", "exact"] = setting("f1", "metric that selects the best model")
+    questions: int = with_default(AnswerScoring, "questions", 300)
 
 
 @dataclass(frozen=True, kw_only=True)

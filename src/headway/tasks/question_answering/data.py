@@ -9,15 +9,13 @@ from pathlib import Path
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
 from headway.data.formats.records import ENDINGS
-from headway.data.split import check_sides, hold_out
 from headway.tasks.finetuning import (
     ExampleFiles,
     PreparedExamples,
     check_unchanged,
-    require_start,
 )
 from headway.tasks.job import Emit
-from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
+from headway.tasks.question_answering.config import AnswerDataConfig
 from headway.tasks.question_answering.model import AnswerReader
 from headway.tasks.question_answering.question_files import (
     QUESTIONS,
@@ -33,15 +31,10 @@ FILES = ExampleFiles(
     kinds="SQuAD's .json, .jsonl or .parquet",
     endings=ENDINGS,
     content=QUESTIONS,
+    trains="a question-answering model",
 )
 
 PreparedQuestions = PreparedExamples[AnswerReader, AnswerTexts, Question]
-
-
-def check_answers(config: AnswerRunConfig) -> None:
-    """Raise UsageError if questions or the pre-trained encoder are missing."""
-    FILES.check(config)
-    require_start(config.training.start, "a question-answering model")
 
 
 def answered_questions(
@@ -59,18 +52,7 @@ def answered_questions(
         data, lambda files: _answered(files, data.skip_impossible, bad_rows)
     )
     bad_rows.announce(emit)
-    if valid is not None:
-        return questions, valid
-    train, valid = hold_out(questions, lambda question: question.context, data.held_out)
-    contexts = len({question.context for question in questions})
-    check_sides(
-        train,
-        valid,
-        f"the questions on {contexts:,} contexts",
-        ", ".join(data.train),
-        content=lambda question: question.context,
-    )
-    return train, valid
+    return FILES.split(data, questions, valid, lambda question: question.context, emit=emit)
 
 
 def _answered(paths: Sequence[Path], skip: bool, bad_rows: BadRows) -> list[Question]:

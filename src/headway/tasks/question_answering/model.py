@@ -28,7 +28,7 @@ from headway.bundle import (
     encoder_pass,
 )
 from headway.bundle.arguments import checked
-from headway.data.encoder_batches import shortest_first
+from headway.data.padding import shortest_first
 from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.windows import (
     Span,
@@ -147,7 +147,6 @@ class AnswerReader(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> AnswerReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder,
             lambda it: is_count(it.get("window"), SHORTEST) and is_count(it.get("stride"), 1),

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError, HeadwayWarning
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import EncoderBundle
 from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
@@ -39,9 +39,9 @@ from headway.tasks.question_answering.config import (
     answer,
 )
 from headway.tasks.question_answering.data import (
+    FILES,
     PreparedQuestions,
     answered_questions,
-    check_answers,
     prepare_answers,
     target_answer,
 )
@@ -99,7 +99,7 @@ def answering_job(
         batches=batches,
         objective=AnsweringObjective(),
         held_out=prepared.held_out,
-        evaluation=AnswerScoring(questions=config.evaluation.questions),
+        evaluation=config.evaluation,
         bundle=lambda model: QuestionAnsweringBundle(model, prepared.reader),
         summary=Summary(
             model=describe_shape(start),
@@ -143,9 +143,6 @@ def student_job(
     return answering_job(config, prepared, encoder, machine)
 
 
-ALL_QUESTIONS = AnswerScoring()
-
-
 def read_examples(
     bundle: QuestionAnsweringBundle,
     paths: Sequence[Path],
@@ -180,8 +177,8 @@ def _with_warning(
 def evaluate(
     bundle: QuestionAnsweringBundle,
     questions: Sequence[Question],
-    options: AnswerScoring = ALL_QUESTIONS,
-    share: Share = WHOLE,
+    options: AnswerScoring,
+    share: Share,
 ) -> Scores:
     """Compute F1 and exact match of the most probable answers (`score_answers`).
 
@@ -232,17 +229,15 @@ QUESTION_ANSWERING = Task(
     name="question_answering",
     config=AnswerRunConfig,
     recipes={"answer": answer},
-    check=check_answers,
+    check=FILES.check,
     prepare=prepare,
     evaluation=AnswerScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=shown_as("exact match {exact:.3f}   F1 {f1:.3f}   {questions:,} questions"),
     bundles={
-        "bert-answerer": BundleSpec(
-            bundle=QuestionAnsweringBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
+        "bert-answerer": BundleSpec(QuestionAnsweringBundle, from_hugging_face, to_hugging_face)
     },
     predicts=Predicts(
         input=AnswerInput,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.stream import Batch, Indices
 from headway.text import SpecialTokens
 

@@ -13,7 +13,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.ranks import Ranks
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import TextBundle
 from headway.data.dialogues import has_problems
 from headway.data.split import evenly_spaced
@@ -44,7 +44,6 @@ from headway.tasks.sampled_answers import (
 from headway.tasks.task import Task
 
 RewardJob = Job[RewardBatch, HeldOutProblems, RewardScoring]
-USUAL = RewardScoring()
 
 
 def with_whole_models(config: RewardRunConfig, ranks: Ranks) -> RewardRunConfig:
@@ -112,10 +111,7 @@ def prepare(config: RewardRunConfig, folder: Path, machine: Machine, emit: Emit)
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TextBundle,
-    held_out: HeldOutProblems,
-    options: RewardScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: TextBundle, held_out: HeldOutProblems, options: RewardScoring, share: Share
 ) -> Scores:
     """Score the answers to held-out prompts.
 
@@ -218,7 +214,7 @@ REWARD = Task(
     check=check_rewards,
     prepare=prepare,
     evaluation=RewardScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_held_out,
     held_out=held_out_problems,
     reads=has_problems,

@@ -17,8 +17,12 @@ from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import DIALOGUES, ENDINGS, Dialogue, read_dialogues
 from headway.data.formats.images import LabelledImage
 from headway.data.formats.split_files import files_of
-from headway.data.image_corpus import ImageCorpus
-from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
+from headway.data.image_corpus import (
+    ImageCorpus,
+    ImageExamples,
+    examples_of_corpus,
+    examples_of_images,
+)
 from headway.data.image_reader import ImageReader
 from headway.data.images import BYTES_LIMIT
 from headway.data.prepared import Progress, prepared

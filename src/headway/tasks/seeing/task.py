@@ -15,7 +15,7 @@ import torch
 from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.bundle import TextBundle
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, ByLength
@@ -57,7 +57,6 @@ SPARE = 8
 """Number of tokens that are generated beyond the length of the longest reference answer."""
 
 SeeingJob = Job[SeenBatch, SeenDialogues, SeeScoring]
-ALL = SeeScoring()
 
 
 def seen_loss(model: MultimodalGPT, batch: SeenBatch) -> Loss:
@@ -149,10 +148,7 @@ def _fitted(config: SeeRunConfig, data: SeeingData, starts: Starts) -> SeeRunCon
 
 @torch.inference_mode()
 def evaluate(
-    bundle: MultimodalBundle,
-    dialogues: SeenDialogues,
-    options: SeeScoring = ALL,
-    share: Share = WHOLE,
+    bundle: MultimodalBundle, dialogues: SeenDialogues, options: SeeScoring, share: Share
 ) -> Scores:
     """Score conversations: the fraction of exact answers, by kind of question, and the loss.
 
@@ -238,10 +234,10 @@ SEEING = Task(
     check=check_seeing,
     prepare=prepare,
     evaluation=SeeScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_seeing,
     held_out=held_out_seeing,
     show_scores=score_lines,
-    bundles={"multimodal-gpt": BundleSpec(bundle=MultimodalBundle)},
+    bundles={"multimodal-gpt": BundleSpec(MultimodalBundle)},
     next_commands=("chat {run} --image IMAGE", "serve {run}", "eval {run}"),
 )

@@ -110,7 +110,6 @@ class DinoRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the images or the pre-trained model decide."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | {"evaluation.metric"}
 

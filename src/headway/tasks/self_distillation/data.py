@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headway.bundle import Bundle
 from headway.data.formats.parquet import ImageColumns
-from headway.data.image_examples import ImageExamples, examples_of_images
+from headway.data.image_corpus import ImageExamples, examples_of_images
 from headway.data.image_sources import read_images
 from headway.tasks.image_config import LabelledImageDataConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images

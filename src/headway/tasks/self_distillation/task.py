@@ -1,6 +1,7 @@
 """The task of self-distillation: job, evaluation, output, and the record that names them.
 
-Caron et al. 2021 (DINO). Labels of the images are used for the scores only.
+Caron et al. 2021 (DINO). Labels of the images are used for the scores only: the quality of
+embeddings without fine-tuning, by k-nearest-neighbour and linear classification.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
 from headway import interop
 from headway.base.chunks import chunks
@@ -16,10 +18,10 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Int, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
-from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.image_corpus import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, Shuffled
@@ -40,12 +42,82 @@ from headway.tasks.self_distillation.data import (
     images_of_files,
 )
 from headway.tasks.self_distillation.multi_crop import ViewBatch, Views
-from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.tasks.self_distillation.objective import SelfDistillationObjective
 from headway.tasks.task import BundleSpec, Task, shown_as
 
+CHUNK = 512
+
+
+def knn_accuracy(
+    vectors: Float[Tensor, "N D"],
+    classes: Int[Tensor, " N"],
+    queries: Float[Tensor, "M D"],
+    true: Int[Tensor, " M"],
+    k: int = 20,
+    temperature: float = 0.07,
+) -> float:
+    """Return the k-nearest-neighbour accuracy: the fraction of queries with the correct class.
+
+    vectors, classes: labelled examples. queries, true: examples to classify. The predicted class is
+    argmax_c of the sum, over the k nearest neighbours i of class c, of exp(cos(query, vector_i) /
+    temperature). Wu et al. 2018, section 3.4; Caron et al. 2021, section 4.1.
+    """
+    if not len(vectors) or not len(queries):
+        raise ValueError(f"{len(vectors)=} and {len(queries)=} must not be 0")
+    vectors, num_classes = F.normalize(vectors.float(), dim=-1), int(classes.max()) + 1
+    correct = 0
+    for start in range(0, len(queries), CHUNK):
+        chunk = F.normalize(queries[start : start + CHUNK].float(), dim=-1)
+        nearest = (chunk @ vectors.T).topk(min(k, len(vectors)), dim=-1)
+        votes = torch.zeros(len(chunk), num_classes)
+        weights = (nearest.values / temperature).exp()
+        votes.scatter_add_(1, classes[nearest.indices].long(), weights)
+        correct += int((votes.argmax(-1) == true[start : start + CHUNK]).sum())
+    return correct / len(queries)
+
+
+def linear_accuracy(
+    vectors: Float[Tensor, "N D"],
+    classes: Int[Tensor, " N"],
+    queries: Float[Tensor, "M D"],
+    true: Int[Tensor, " M"],
+    penalty: float = 1e-3,
+) -> float:
+    """Return the accuracy on the queries of a linear classifier of the labelled vectors.
+
+    The classifier minimises mean cross-entropy + penalty |W|^2 / 2 over vectors that are
+    standardised to mean 0 and variance 1 per dimension. Caron et al. 2021, section 4.1 (linear
+    evaluation); by L-BFGS from 0, so that the result does not depend on a random seed.
+    """
+    mean, deviation = vectors.float().mean(0), vectors.float().std(0).clamp_min(1e-6)
+    x, y = (vectors.float() - mean) / deviation, classes.long()
+    weight = torch.zeros(int(classes.max()) + 1, x.shape[1], requires_grad=True)
+    bias = torch.zeros(len(weight), requires_grad=True)
+    search = torch.optim.LBFGS([weight, bias], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> float:
+        search.zero_grad()
+        value = F.cross_entropy(x @ weight.T + bias, y) + penalty / 2 * weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return float(value.detach())
+
+    with torch.enable_grad():
+        search.step(loss)  # type: ignore[no-untyped-call]
+    logits = ((queries.float() - mean) / deviation) @ weight.detach().T + bias.detach()
+    return float((logits.argmax(-1) == true).float().mean())
+
+
+def spread(vectors: Float[Tensor, "N D"]) -> float:
+    """Return how evenly the vectors are spread over all directions, from 0 (collapsed) to 1.
+
+    It is sqrt(D) times the standard deviation per dimension of the vectors scaled to length 1,
+    averaged over dimensions. Chen and He 2021, section 4.1.
+    """
+    unit = F.normalize(vectors.float(), dim=-1)
+    return float(unit.std(0, correction=0).mean() * unit.shape[1] ** 0.5)
+
+
 DinoJob = Job[ViewBatch, NeighbourExamples, NeighbourOptions]
-DEFAULTS = NeighbourOptions()
 
 
 def dino_job(
@@ -111,10 +183,7 @@ def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -
 
 
 def evaluate(
-    bundle: ImageEncoderBundle,
-    examples: NeighbourExamples,
-    options: NeighbourOptions = DEFAULTS,
-    share: Share = WHOLE,
+    bundle: ImageEncoderBundle, examples: NeighbourExamples, options: NeighbourOptions, share: Share
 ) -> Scores:
     """Compute k-nearest-neighbour accuracy, accuracy of a linear classifier, and spread of vectors.
 
@@ -188,14 +257,10 @@ SELF_DISTILLATION = Task(
     check=check,
     prepare=prepare,
     evaluation=NeighbourOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=images_of_files,
     held_out=held_out_images,
     show_scores=shown_as("{metrics}   {images:,} images, {known:,} labelled images as neighbours"),
-    bundles={
-        "vit": BundleSpec(
-            bundle=ImageEncoderBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"vit": BundleSpec(ImageEncoderBundle, from_hugging_face, to_hugging_face)},
     next_commands=("embed {run} IMAGES --plot images.png", "eval {run}"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, count, section, setting
+from headway.base.settings import BATCH, LENGTH, count, section, setting, with_default
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
@@ -56,20 +56,6 @@ class EmbedTrainingConfig(BatchSizeConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedEvaluationConfig(ObservationConfig):
-    """Settings of the evaluation during training."""
-
-    metric: Literal["spearman", "reciprocal_rank"] = setting(
-        "reciprocal_rank",
-        "metric that selects the best model: spearman if the held-out pairs have scores, else "
-        "reciprocal_rank; the data decide",
-    )
-    pairs: int = setting(
-        1000, "maximum number of held-out pairs at each evaluation, the first ones", gt=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class EmbedScoring:
     """Options of the evaluation of a sentence encoder."""
 
@@ -79,6 +65,18 @@ class EmbedScoring:
         "pairs without scores, for which every text is compared with all others",
         gt=1,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedEvaluationConfig(EmbedScoring, ObservationConfig):
+    """Settings of the evaluation during training."""
+
+    metric: Literal["spearman", "reciprocal_rank"] = setting(
+        "reciprocal_rank",
+        "metric that selects the best model: spearman if the held-out pairs have scores, else "
+        "reciprocal_rank; the data decide",
+    )
+    pairs: int = with_default(EmbedScoring, "pairs", 1000)
 
 
 @dataclass(frozen=True, kw_only=True)

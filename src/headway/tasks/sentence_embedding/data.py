@@ -11,11 +11,11 @@ import torch
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices
-from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged, require_start
+from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged
 from headway.tasks.job import Emit, TextPairs
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
@@ -27,6 +27,7 @@ PAIRS = ExampleFiles(
     kinds=".tsv, .csv or .jsonl with the columns first and second",
     endings=ENDINGS,
     content=ROWS,
+    trains="a sentence encoder",
 )
 SHOWN = 8  # pairs of the film of a run
 Ids = Sequence[int]
@@ -104,12 +105,6 @@ class PreparedPairs(Sides[SimilarPairs]):
     """
 
     shown: TextPairs
-
-
-def check_pairs(config: EmbedRunConfig) -> None:
-    """Raise UsageError if pairs or the pre-trained encoder are missing."""
-    PAIRS.check(config)
-    require_start(config.training.start, "a sentence encoder")
 
 
 def similar_texts(

@@ -1,12 +1,14 @@
-"""The task of sentence embedding: job, evaluation, output, and the record that names them.
+"""The task of sentence embedding: objectives, job, evaluation, output, and the record that names
+them.
 
-An encoder is fine-tuned on pairs of similar texts; the models are text encoders. Reimers and
-Gurevych 2019; Henderson et al. 2017.
+An encoder is fine-tuned on pairs by contrastive learning: texts of the same meaning get similar
+vectors. The models are text encoders. Reimers and Gurevych 2019; Henderson et al. 2017.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,8 +17,9 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
-from headway.base.shapes import Float, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.shapes import Bool, Float, Tensor
+from headway.base.sharing import Share
+from headway.blocks import Pooling, pool_text
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.rows import ENDINGS as TABLES
@@ -35,24 +38,83 @@ from headway.tasks.sentence_embedding.config import (
 )
 from headway.tasks.sentence_embedding.data import (
     FILE,
+    PAIRS,
     PreparedPairs,
     SimilarBatch,
     SimilarPairs,
-    check_pairs,
     encoded,
     prepare_pairs,
     read_texts,
     share_texts,
     similar_texts,
 )
-from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts
 from headway.tasks.task import Task
+from headway.training.objectives.contract import FramedTexts, Loss
+
+
+def text_vectors(
+    model: Bert, texts: FramedTexts, pooling: Pooling = "mean"
+) -> Float[Tensor, "B D"]:
+    """Return one vector of length 1 per text: the mean of its tokens' states, or that of [CLS].
+
+    Reimers and Gurevych 2019, section 3.
+    """
+    hidden = model.encode(texts.tokens, texts.keys, texts.types)
+    return F.normalize(pool_text(hidden, texts.keys, pooling).float(), dim=-1)
+
+
+@dataclass(frozen=True)
+class ContrastiveObjective:
+    """In-batch negatives: -log exp(s cos(a_i, b_i)) / sum_j exp(s cos(a_i, b_j)).
+
+    Multiple negatives ranking: among all second texts b_j of the batch, predict the one that is
+    paired with the first text a_i. Pairs that share a text are no negatives of each other. scale:
+    s, the inverse temperature. symmetric: the mean of this loss and of predicting a_i from b_i.
+    Henderson et al. 2017, section 4.4, with s times the cosine instead of their dot product; van
+    den Oord et al. 2018, equation 4 (InfoNCE). Negatives are from the same micro-batch: gradient
+    accumulation does not add negatives.
+    """
+
+    scale: float = 20.0
+    symmetric: bool = False
+    pooling: Pooling = "mean"
+
+    def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
+        first = text_vectors(model, batch.first, self.pooling)
+        second = text_vectors(model, batch.second, self.pooling)
+        total = ranking_sum(self.scale * first @ second.T, batch.shared)
+        if self.symmetric:
+            total = (total + ranking_sum(self.scale * second @ first.T, batch.shared)) / 2
+        return Loss(total, total.detach(), len(first))
+
+
+def ranking_sum(scores: Float[Tensor, "B B"], left_out: Bool[Tensor, "B B"]) -> Float[Tensor, ""]:
+    """Return -sum_i log softmax_j(scores_ij)_i, over the j that are not left out."""
+    targets = torch.arange(len(scores), device=scores.device)
+    return F.cross_entropy(scores.masked_fill(left_out, -torch.inf), targets, reduction="sum")
+
+
+@dataclass(frozen=True)
+class CosineObjective:
+    """Regression of similarity: (cos(a_i, b_i) - score_i)^2, with scores from 0 to 1.
+
+    Reimers and Gurevych 2019, section 3 (regression objective).
+    """
+
+    pooling: Pooling = "mean"
+
+    def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
+        if batch.scores is None:
+            raise ValueError("the pairs of the batch have no scores, which this objective needs")
+        first = text_vectors(model, batch.first, self.pooling)
+        second = text_vectors(model, batch.second, self.pooling)
+        total = ((first * second).sum(-1) - batch.scores).square().sum()
+        return Loss(total, total.detach(), len(first))
+
 
 MOST = 5000
 """Default maximum number of pairs without scores, for which all texts are compared."""
-
-USUAL = EmbedScoring()
 
 
 EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
@@ -83,7 +145,7 @@ def embedding_job(
     steps = planned_steps(training, batches.batches_per_epoch, least=500)
     metric = "reciprocal_rank" if prepared.held_out.scores is None else "spearman"
     config = override(config, {**steps, "evaluation.metric": metric}, "the pairs")
-    evaluation = EmbedScoring(pairs=config.evaluation.pairs)
+    evaluation = config.evaluation
 
     def bundle(model: Bert) -> EncoderBundle:
         return EncoderBundle(model, start.tokenizer, start.pooling, start.length)
@@ -155,10 +217,7 @@ def _encoded(
 
 
 def evaluate(
-    bundle: EncoderBundle,
-    pairs: SimilarPairs,
-    options: EmbedScoring = USUAL,
-    share: Share = WHOLE,
+    bundle: EncoderBundle, pairs: SimilarPairs, options: EmbedScoring, share: Share
 ) -> Scores:
     """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
@@ -216,10 +275,10 @@ SENTENCE_EMBEDDING = Task(
     name="sentence_embedding",
     config=EmbedRunConfig,
     recipes={"embed": embed},
-    check=check_pairs,
+    check=PAIRS.check,
     prepare=prepare,
     evaluation=EmbedScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     reads=reads_pairs,

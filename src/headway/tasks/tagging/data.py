@@ -14,10 +14,9 @@ from headway.tasks.finetuning import (
     ExampleFiles,
     PreparedExamples,
     check_unchanged,
-    require_start,
 )
 from headway.tasks.job import Emit
-from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
+from headway.tasks.tagging.config import TagDataConfig
 from headway.tasks.tagging.model import TagReader
 from headway.tasks.tagging.tag_files import ENDINGS, TAGGED, TaggedSentence, read_tagged
 
@@ -27,15 +26,10 @@ SENTENCES = ExampleFiles(
     kinds=".conll, .conllu, .jsonl or .parquet",
     endings=ENDINGS,
     content=TAGGED,
+    trains="a tagger",
 )
 
 PreparedTags = PreparedExamples[TagReader, WordTargets, TaggedSentence]
-
-
-def check_tags(config: TagRunConfig) -> None:
-    """Raise UsageError if sentences or the pre-trained encoder are missing."""
-    SENTENCES.check(config)
-    require_start(config.training.start, "a tagger")
 
 
 def tagged_sentences(

@@ -33,8 +33,14 @@ from headway.bundle import (
 from headway.bundle.arguments import checked
 from headway.data.word_targets import WordSequence, token_sequences, word_sequences
 from headway.models import BertTagger
-from headway.tasks.tagging.aggregation import Strategy, TaggedToken, TextEntities, entities_of
-from headway.tasks.tagging.spans import are_span_tags, spans_of
+from headway.tasks.tagging.spans import (
+    Strategy,
+    TaggedToken,
+    TextEntities,
+    are_span_tags,
+    entities_of,
+    spans_of,
+)
 from headway.tasks.task import TextInput
 from headway.text import EncoderTokenizer
 
@@ -167,7 +173,6 @@ class TagReader(StoredReader):
 
     @classmethod
     def load(cls, folder: Path) -> TagReader:
-        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         settings = cls.load_settings(
             folder,
             lambda it: (

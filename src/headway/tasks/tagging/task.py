@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +15,7 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
-from headway.base.shapes import Bool, Int, Tensor
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
 from headway.data.split import check_known
@@ -35,11 +33,10 @@ from headway.tasks.finetuning import (
 )
 from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
-from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
+    SENTENCES,
     PreparedTags,
-    check_tags,
     prepare_tags,
     tagged_sentences,
     tags_of,
@@ -54,7 +51,7 @@ from headway.tasks.tagging.model import (
     from_hugging_face,
     to_hugging_face,
 )
-from headway.tasks.tagging.spans import are_span_tags, score_spans
+from headway.tasks.tagging.spans import Entity, TextEntities, are_span_tags, score_spans
 from headway.tasks.tagging.tag_files import TaggedSentence, read_tagged
 from headway.tasks.task import (
     NO_OPTIONS,
@@ -67,20 +64,7 @@ from headway.tasks.task import (
     Teaches,
     TextInput,
 )
-from headway.training.objectives.contract import FramedTexts, Loss
-
-
-class TaggedWords(Protocol):
-    """Framed sentences, True at the first token of each word, and the tag of each word."""
-
-    @property
-    def texts(self) -> FramedTexts: ...
-
-    @property
-    def words(self) -> Bool[Tensor, "B T"]: ...
-
-    @property
-    def targets(self) -> Int[Tensor, " N"]: ...
+from headway.training.objectives.contract import Loss
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,7 @@ class TaggingObjective:
 
     weights: tuple[float, ...] = ()
 
-    def __call__(self, model: BertTagger, batch: TaggedWords) -> Loss:
+    def __call__(self, model: BertTagger, batch: WordBatch) -> Loss:
         texts = batch.texts
         words = positions_where(batch.words, len(batch.targets))
         logits = model(texts.tokens, texts.keys, texts.types).flatten(0, 1)  # BT C
@@ -183,10 +167,7 @@ def held_out_examples(
 
 
 def evaluate(
-    bundle: TaggerBundle,
-    sentences: Sequence[TaggedSentence],
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    bundle: TaggerBundle, sentences: Sequence[TaggedSentence], options: NoOptions, share: Share
 ) -> Scores:
     """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.
 
@@ -291,18 +272,14 @@ TAGGING = Task(
     name="tagging",
     config=TagRunConfig,
     recipes={"tag": tag},
-    check=check_tags,
+    check=SENTENCES.check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "bert-tagger": BundleSpec(
-            bundle=TaggerBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"bert-tagger": BundleSpec(TaggerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(
         input=TextInput,
         options=TagOptions,

@@ -15,7 +15,7 @@ from headway.data.images import image_file
 from headway.data.rows import ENDINGS, ROWS, Row, read_rows
 from headway.data.speech import HOP, RATE, read_recording, recording_spectrogram, window_at
 from headway.data.stream import Batch, Indices
-from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged, require_start
+from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.transcription.config import SpeechDataConfig, SpeechRunConfig
 from headway.tasks.transcription.model import TranscriberBundle
@@ -26,6 +26,9 @@ RECORDINGS = ExampleFiles(
     kinds="a table of WAV files and transcripts",
     endings=ENDINGS,
     content=ROWS,
+    trains="a transcriber",
+    start="a pre-trained one",
+    get="--from MODEL, a Whisper folder",
 )
 
 
@@ -54,17 +57,6 @@ class SpeechBatch(Batch):
     targets: Int[Tensor, "B T"]
     indices: tuple[int, ...]
     count: int
-
-
-def check_speech(config: SpeechRunConfig) -> None:
-    """Raise UsageError if recordings or the pre-trained transcriber are missing."""
-    RECORDINGS.check(config)
-    require_start(
-        config.training.start,
-        "a transcriber",
-        "a pre-trained one",
-        "--from MODEL, a Whisper folder",
-    )
 
 
 def read_spoken(

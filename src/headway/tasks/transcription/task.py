@@ -15,7 +15,7 @@ from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.base.transfers import positions_where
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, Shuffled
@@ -34,10 +34,10 @@ from headway.tasks.transcription.config import (
     speech,
 )
 from headway.tasks.transcription.data import (
+    RECORDINGS,
     SpeechBatch,
     SpokenText,
     check_language,
-    check_speech,
     prepare_spoken,
     read_spoken,
     speech_batch,
@@ -57,7 +57,6 @@ ROWS = 8
 """Number of recordings that are computed at once in an evaluation."""
 
 SpeechJob = Job[SpeechBatch, Sequence[SpokenText], SpeechScoring]
-ALL = SpeechScoring()
 
 
 def speech_loss(model: Transcriber, batch: SpeechBatch) -> Loss:
@@ -135,10 +134,7 @@ def held_out_examples(
 
 @torch.inference_mode()
 def evaluate(
-    bundle: TranscriberBundle,
-    spoken: Sequence[SpokenText],
-    options: SpeechScoring = ALL,
-    share: Share = WHOLE,
+    bundle: TranscriberBundle, spoken: Sequence[SpokenText], options: SpeechScoring, share: Share
 ) -> Scores:
     """Score transcripts: the word error rate, and the loss.
 
@@ -244,18 +240,14 @@ TRANSCRIPTION = Task(
     name="transcription",
     config=SpeechRunConfig,
     recipes={"speech": speech},
-    check=check_speech,
+    check=RECORDINGS.check,
     prepare=prepare,
     evaluation=SpeechScoring,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={
-        "transcriber": BundleSpec(
-            bundle=TranscriberBundle, foreign=from_hugging_face, export=to_hugging_face
-        )
-    },
+    bundles={"transcriber": BundleSpec(TranscriberBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(
         input=RecordingInput,
         options=TranscriptOptions,

@@ -35,7 +35,6 @@ from headway.models import Translator
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
-from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
     TranslationSearch,
     Wording,
@@ -44,6 +43,7 @@ from headway.tasks.translation.search import (
 from headway.tasks.translation.source_texts import (
     SourceTexts,
     check_positions,
+    forward_pass,
     ranked_line,
     text_of_lines,
 )

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UsageError
+from headway.base.sharing import WHOLE
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
 from headway.tasks.task import Details
-from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.directions import corpora_of
-from headway.tasks.translation.evaluation import evaluate
+from headway.tasks.translation.evaluation import bleu_by_length, evaluate
 from headway.tasks.translation.examples import TranslationExamples, between
 from headway.tasks.translation.pair_files import Pair
 
@@ -51,7 +51,7 @@ def evaluate_in_depth(
             "span corruption writes no translations that could be compared",
             hint="headway eval RUN gives the nats of each model",
         )
-    scores = evaluate(bundle, examples, replace(options, samples=len(examples)))
+    scores = evaluate(bundle, examples, replace(options, samples=len(examples)), WHOLE)
     outputs = [sample["output"] for sample in scores.samples]
     pairs = list(examples.pairs)
     details = {

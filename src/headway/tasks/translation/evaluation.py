@@ -1,47 +1,204 @@
-"""The evaluation of a translator: BLEU and chrF of translations, nats per reference token."""
+"""The evaluation of a translator: BLEU and chrF of translations, nats per reference token; scores
+by sentence length, direction and frequency of the words; and the fraction of translations with the
+placeholders of their source, before and after a repair.
+
+F1 by how often a word is in the training data: Neubig et al. 2019, "compare-mt", section 3.2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from headway.base.errors import UsageError
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.data.stream import ByTokens
-from headway.evaluation import nats_of, score_against_several
+from headway.evaluation import nats_of, score_against_several, score_translations
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.paired import Sums
 from headway.evaluation.perplexity import Nats
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
 from headway.tasks.translation.batches import collate
-from headway.tasks.translation.breakdown import (
-    bleu_by_length,
-    f1_by_frequency,
-    scores_by_direction,
-    word_counts,
-)
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.comet import COMET, Comet
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.examples import TranslationExamples, between
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.placeholder_accuracy import PLACEHOLDERS, placeholder_sums
+from headway.tasks.translation.placeholder_pattern import Placeholders
+from headway.tasks.translation.texts import Text, translate_texts
 
-FIVE_BEAMS = TranslationScoring()
+PLACEHOLDERS = "placeholders"
+REPAIRED = "placeholders_repaired"
+
+
+def placeholder_accuracy(correct: Sequence[bool | None]) -> Sums:
+    """Return the fraction of sentences whose placeholders are right, 0 to 1.
+
+    correct / (correct + wrong), over the sentences whose source has placeholders; a sentence
+    without any is None and does not count. 1 if no sentence has any, as in some samples of a paired
+    bootstrap.
+    """
+    terms = np.array([(item is True, item is not None) for item in correct], dtype=np.float64)
+    return Sums(terms.reshape(-1, 2), lambda sums: sums[0] / sums[1] if sums[1] else 1.0)
+
+
+def placeholder_sums(
+    bundle: TranslatorBundle,
+    pairs: Sequence[Pair],
+    outputs: Sequence[str],
+    options: TranslationScoring,
+) -> dict[str, Sums]:
+    """Return the placeholder accuracy of translations, by name; {} if no source has placeholders.
+
+    placeholders: the fraction of the sources with placeholders whose translation has exactly these
+    (`Placeholders.faults`). placeholders_repaired: the same after the repair of `translate_texts`,
+    as in the translation of a file, where a text that cannot be repaired stays untranslated and is
+    wrong here; only if `options.repair`, since it searches again.
+    """
+    placeholders = Placeholders()
+    correct = [
+        not placeholders.faults(pair.source, output) if placeholders.find(pair.source) else None
+        for pair, output in zip(pairs, outputs, strict=True)
+    ]
+    if all(item is None for item in correct):
+        return {}
+    accuracies = {PLACEHOLDERS: placeholder_accuracy(correct)}
+    if options.repair:
+        wrong = [pair.source for pair, item in zip(pairs, correct, strict=True) if item is False]
+        repaired = iter(_are_repaired(bundle, wrong, options))
+        after = [next(repaired) if item is False else item for item in correct]
+        accuracies[REPAIRED] = placeholder_accuracy(after)
+    return accuracies
+
+
+def _are_repaired(
+    bundle: TranslatorBundle, sources: Sequence[str], options: TranslationScoring
+) -> list[bool]:
+    """Return, for each source, whether a translation with its placeholders is found."""
+    found = [False] * len(sources)
+    split = [bundle.target_languages.split_tag(source) for source in sources]
+    for tag in dict.fromkeys(tag for tag, _ in split):
+        indices = [i for i, (of_source, _) in enumerate(split) if of_source == tag]
+        searching = replace(
+            bundle.default_options,
+            **options.of_search,
+            to=tag.strip().removeprefix("<2").removesuffix(">") or None,
+        )
+        texts = [Text(split[i][1]) for i in indices]
+        for i, result in zip(indices, translate_texts(bundle, texts, searching), strict=True):
+            found[i] = result.text is not None
+    return found
+
+
+GROUPS = 5
+"""Number of groups of sentences by source length, of equal size."""
+
+EDGES = (0, 1, 2, 5, 10, 100, 1000)
+"""Least frequency of each group of words."""
+
+
+def bleu_by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
+    """Return (minimum source words, maximum, BLEU) of `GROUPS` groups of equal size.
+
+    The shortest sentences come first; those of the same length are in the same group.
+    """
+    lengths = [len(pair.source.split()) for pair in pairs]
+    ordered = sorted(lengths)
+    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
+    groups: list[tuple[int, int, float]] = []
+    for low, high in pairwise([0, *edges, ordered[-1] + 1]):
+        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
+        if chosen:
+            scores = score_translations(
+                [outputs[i] for i in chosen], [pairs[i].target for i in chosen], ["bleu"]
+            )
+            group_lengths = [lengths[i] for i in chosen]
+            groups.append((min(group_lengths), max(group_lengths), scores.bleu))
+    return groups
+
+
+def scores_by_direction(
+    pairs: Sequence[Pair], references: Sequence[Sequence[str]], outputs: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Return BLEU, chrF and the number of sentences of each direction, if there are several."""
+    names = sorted({pair.direction for pair in pairs})
+    scores: dict[str, dict[str, float]] = {}
+    for name in names if len(names) > 1 else ():
+        chosen = [i for i, pair in enumerate(pairs) if pair.direction == name]
+        of_direction = score_against_several(
+            [outputs[i] for i in chosen], [references[i] for i in chosen], DEFAULT
+        )
+        scores[name] = {**of_direction.scores, "sentences": len(chosen)}
+    return scores
+
+
+@dataclass(frozen=True)
+class WordGroup:
+    """F1 of the words with `least` to `most` occurrences in training; most: None without limit.
+
+    words: their number in the references. f1: 0 to 100.
+    """
+
+    least: int
+    most: int | None
+    words: int
+    f1: float
+
+
+def word_counts(texts: Iterable[str]) -> Counter[str]:
+    """Count the words of texts, by the tokenization of BLEU (13a), cased."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(_words(text))
+    return counts
+
+
+def f1_by_frequency(
+    outputs: Sequence[str], references: Sequence[str], frequency: Mapping[str, int]
+) -> list[WordGroup]:
+    """Return F1 of each group of words that is in a reference, rarest first.
+
+    A word of an output is correct if it is in the reference, each occurrence once.
+    """
+    written, wanted, correct = (Counter[int]() for _ in range(3))
+    for output, reference in zip(outputs, references, strict=True):
+        ours, theirs = Counter(_words(output)), Counter(_words(reference))
+        for words, total in ((ours, written), (theirs, wanted), (ours & theirs, correct)):
+            for word, count in words.items():
+                total[_group(frequency.get(word, 0))] += count
+    limits: list[tuple[int, int | None]] = [(low, high - 1) for low, high in pairwise(EDGES)]
+    limits.append((EDGES[-1], None))
+    return [
+        WordGroup(*limits[i], wanted[i], 200 * correct[i] / (written[i] + wanted[i]))
+        for i in sorted(wanted)
+    ]
+
+
+def _group(frequency: int) -> int:
+    return sum(frequency >= edge for edge in EDGES) - 1
+
+
+def _words(text: str) -> list[str]:
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    tokenize: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
+    return tokenize(text).split()
 
 
 def evaluate(
     bundle: TranslatorBundle,
     examples: TranslationExamples,
-    options: TranslationScoring = FIVE_BEAMS,
-    share: Share = WHOLE,
+    options: TranslationScoring,
+    share: Share,
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 

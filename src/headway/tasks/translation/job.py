@@ -19,25 +19,28 @@ from headway.interop import NO_SETTINGS
 from headway.models import Translator, shapes_only
 from headway.tasks.job import Emit, Example, Job, Summary
 from headway.tasks.opening import load_as
-from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
 from headway.tasks.translation.batches import (
+    FittedBatch,
     TranslationBatch,
     collate,
+    fitted_batch,
     longest_batch,
     max_source_tokens,
+    recorded_tokens,
 )
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.checks import check_settings
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import Prepared, prepare_data
+from headway.tasks.translation.data import Prepared, check_settings, prepare_data
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.examples import TranslationExamples, validation_examples
-from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective
 from headway.tasks.translation.noise import SourceNoise
-from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.objective import (
+    GuidedAlignmentObjective,
+    RDropObjective,
+    TranslationObjective,
+)
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import Corpus
-from headway.tasks.translation.r_drop import RDropObjective
 from headway.tasks.translation.random_splits import random_splits
 from headway.tasks.translation.span_corruption import corruption_of
 from headway.tasks.translation.target_languages import check_chosen

@@ -1,4 +1,5 @@
-"""Splits and encodes source texts as a translator reads them, and joins translations of parts.
+"""Splits and encodes source texts as a translator reads them, joins translations of parts, and
+prepares the forward pass over a sentence and a translation.
 
 A text may begin with a language tag. Each of its lines is translated alone, and so is each sentence
 of a line that is too long.
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from headway.base.errors import UsageError
+from headway.bundle import ForwardPass
 from headway.decoding import Hypothesis
 from headway.models import Translator
-from headway.tasks.translation.batches import max_source_tokens
+from headway.tasks.translation.batches import collate_sources, max_source_tokens
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
-from headway.text import TokenizerPair, split_sentences
+from headway.text import TokenizerPair, positions_of_words, split_sentences
 
 
 @dataclass(frozen=True)
@@ -154,3 +158,36 @@ def text_of_lines(
         best_of_lines = [best for best in chosen if best is not None]
         outputs.append(_joined(best_of_lines, "".join(written)))
     return tuple(outputs)
+
+
+def forward_pass(
+    model: Translator,
+    tokenizer: TokenizerPair,
+    source_ids: Sequence[int],
+    target_ids: Sequence[int],
+) -> ForwardPass:
+    """Prepare the forward pass. The ids are those of the texts, without special tokens."""
+    device = next(model.parameters()).device
+    first, second = tokenizer.source, tokenizer.target
+    tokens, keys = collate_sources([[*source_ids]], first)
+    tokens, keys = tokens.to(device), None if keys is None else keys.to(device)
+    ids = {
+        "source": [*source_ids, first.eos],
+        "read": [second.bos, *target_ids],
+        "target": [*target_ids, second.eos],
+    }
+    read = torch.tensor([ids["read"]], device=device)
+    sides = {"source": first, "read": second, "target": second}
+    return ForwardPass(
+        model=model,
+        run=lambda: model(tokens, read, keys),
+        tokens={name: side.token_strings(ids[name]) for name, side in sides.items()},
+        axes={
+            "encoder": ("source", "source"),
+            "decoder": ("read", "read"),
+            "cross": ("target", "source"),
+        },
+        embeddings={"source": "source_embedding", "read": "target_embedding"},
+        ids=ids,
+        words={name: positions_of_words(side, ids[name]) for name, side in sides.items()},
+    )

@@ -18,7 +18,7 @@ import torch
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
-from headway.base.sharing import WHOLE, Share
+from headway.base.sharing import Share
 from headway.data.rows import read_texts
 from headway.data.stream import Batches
 from headway.evaluation import nats_of
@@ -46,8 +46,7 @@ from headway.tasks.word_vectors.data import (
     prepare_text,
     prepare_words,
 )
-from headway.tasks.word_vectors.model import WordsBundle
-from headway.tasks.word_vectors.objective import NegativeSampling, NextWordObjective
+from headway.tasks.word_vectors.model import NegativeSampling, NextWordObjective, WordsBundle
 from headway.training import Objective
 
 BATCHES = 50
@@ -170,10 +169,7 @@ def held_out_examples(
 
 @torch.inference_mode()
 def evaluate(
-    bundle: WordsBundle,
-    examples: WordExamples,
-    options: NoOptions = NO_OPTIONS,
-    share: Share = WHOLE,
+    bundle: WordsBundle, examples: WordExamples, options: NoOptions, share: Share
 ) -> Scores:
     """Compute the mean loss per target in nats; for next-word models the perplexity as well.
 
@@ -230,11 +226,11 @@ WORD_VECTORS = Task(
     check=check,
     prepare=prepare,
     evaluation=NoOptions,
-    evaluate=evaluate,
+    score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
     show_scores=score_lines,
-    bundles={"words": BundleSpec(bundle=WordsBundle)},
+    bundles={"words": BundleSpec(WordsBundle)},
     next_commands=(
         "words nearest {run} WORD",
         "words analogy {run} A B C",

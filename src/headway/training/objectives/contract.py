@@ -25,7 +25,7 @@ class Loss:
 
 
 class FramedTexts(Protocol):
-    """Framed texts, one per row (`data.encoder_batches.EncoderBatch`).
+    """Framed texts, one per row (`data.padding.EncoderBatch`).
 
     keys: True at tokens, False at padding. types: segment ids; None if there are no pairs.
     """
