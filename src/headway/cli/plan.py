@@ -255,13 +255,14 @@ def _rate(flags: PlanFlags) -> tuple[float, str, float | None]:
 def _links(flags: PlanFlags) -> Links | None:
     """The links of the GPUs; None if they are not known."""
     if flags.tflops is None and flags.gpus:
-        of_kind = GPUS[flags.gpu or "a100"].links
-        link, network = flags.link or of_kind.link / 1e9, flags.network or of_kind.network / 1e9
-    else:
-        link, network = flags.link, flags.network
-        if link is None or (network is None and flags.gpus > MACHINE):
-            return None
-    return Links(link=link * 1e9, network=(network or link) * 1e9)
+        usual = GPUS[flags.gpu or "a100"].links
+        return Links(
+            link=usual.link if flags.link is None else flags.link * 1e9,
+            network=usual.network if flags.network is None else flags.network * 1e9,
+        )
+    if flags.link is None or (flags.network is None and flags.gpus > MACHINE):
+        return None
+    return Links(link=flags.link * 1e9, network=(flags.network or flags.link) * 1e9)
 
 
 def _batch(config: GPTConfig, flags: PlanFlags) -> tuple[int, int]:

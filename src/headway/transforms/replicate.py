@@ -71,7 +71,7 @@ class Replicas:
 
     def rows(self, tensor: Tensor) -> Tensor:
         """Return the rows of which this process computes the norm: the r-th part of them."""
-        rows = torch.atleast_1d(tensor)
+        rows = tensor if tensor.ndim else tensor[None]
         return rows[part_of_rows(len(rows), self.ranks.rank, self.ranks.size)]
 
     @torch.no_grad()
