@@ -7,15 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
 from headway.base.errors import UsageError
+from headway.base.metrics_file import events
+from headway.cli import processes
 from headway.cli.processes import number_of_processes
 from headway.runs import start
-from tests.fixtures.command_line import headway, rows, train_words, write_corpus
+from tests.fixtures.command_line import fork, headway, rows, train_words, write_corpus
+from tests.fixtures.ended_runs import history
 from tests.fixtures.ranks import codes_of, command, run_ranks, start_ranks
 
 PLAIN = (
@@ -159,8 +166,27 @@ def test_a_run_goes_on_in_other_numbers_of_processes(whole, kind):
 
 
 def launched(words: list[str], cwd: Path) -> subprocess.Popen:
+    """Start a command with two processes."""
     command = [sys.executable, "-m", "headway", *words, "--processes", "2"]
     return subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
+
+
+def launched_by_forks(words: list[str], cwd: Path) -> subprocess.Popen:
+    """Start the same in forks of this process, each without the start of Python and torch."""
+
+    def process(words: list[str], *, env: dict[str, str], **settings: Any) -> subprocess.Popen:
+        def run() -> None:
+            os.environ.clear()
+            os.environ.update(env)
+            command(words[3:])()  # after python -m headway
+
+        return fork(run, **settings)
+
+    def launch() -> None:
+        processes.subprocess = SimpleNamespace(Popen=process, DEVNULL=subprocess.DEVNULL)
+        command([*words, "--processes", "2"])()
+
+    return fork(launch, cwd=cwd, stderr=subprocess.PIPE, text=True)
 
 
 def ended(process: subprocess.Popen, seconds: float) -> tuple[int, str]:
@@ -174,52 +200,134 @@ def children_of(process: subprocess.Popen) -> list[int]:
     return [int(number) for number in path.read_text().split()]
 
 
-LONG = ("--dtype", "float32", "--quiet", "--steps", "60", "--training.accumulate", "3")
+STEPS = 24
+SAVED = ("--steps", str(STEPS), "--checkpoint.every", "2", "--evaluation.every", "6")
+KINDS = {kind: ("--dtype", "float32", "--quiet", *SAVED) for kind in ("replicate", "shard")}
+KINDS["shard"] += ("--machine.shard", "shard")
+PHASES = ("the start", "steps", "a save", "an evaluation", "the end")
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run of two processes with dropout. begun: seconds from its command to its first event."""
+
+    run: Path
+    begun: float
+
+    def until_evaluation(self, step: int) -> float:
+        """Return the seconds from the save before an evaluation to its end."""
+        times = {(e["kind"], e["step"]): e["time"] for e in rows(self.run / "metrics.jsonl")}
+        return times["valid", step] - times["saving", step - 2]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(whole):
-    """The run of two processes with dropout; its duration in seconds."""
-    begun = time.monotonic()
-    process = launched(train_words(whole / "data", "undisturbed", *LONG), whole)
-    code, said = ended(process, 300)
-    assert code == 0, said
-    return time.monotonic() - begun
+    """The run of each kind."""
+
+    def finished(kind: str) -> Undisturbed:
+        began = time.time()
+        words = train_words(whole / "data", f"undisturbed-{kind}", *KINDS[kind])
+        code, said = ended(launched(words, whole), 300)
+        assert code == 0, said
+        run = whole / "runs" / f"undisturbed-{kind}"
+        return Undisturbed(run, rows(run / "metrics.jsonl")[0]["time"] - began)
+
+    return {kind: finished(kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def restarts():
+    """The seconds from a kill to the first save, evaluation or line of the log after it."""
+    seconds: list[float] = []
+    yield seconds
+    if seconds:
+        values = f"median {median(seconds):.1f} s, longest {max(seconds):.1f} s"
+        print(f"{len(seconds)} restarts that trained further: {values}")
+
+
+def events_of(run: Path) -> list[dict]:
+    return [event for _, event in events(run / "metrics.jsonl")]
+
+
+def wait_until(process: subprocess.Popen, run: Path, kind: str, step: int) -> None:
+    """Wait until a run has an event, or its process has ended."""
+    while process.poll() is None and not any(
+        event["kind"] == kind and event["step"] >= step for event in events_of(run)
+    ):
+        time.sleep(0.005)
+
+
+def wait_for_phase(
+    phase: str, chance: random.Random, process: subprocess.Popen, run: Path, whole: Undisturbed
+) -> None:
+    """Wait until a random moment of a phase of the run."""
+    seconds, step = 0.0, 2 * chance.randrange(1, STEPS // 2)
+    if phase == "the start":
+        seconds = chance.random() * whole.begun
+    elif phase == "steps":
+        wait_until(process, run, "saved", step)
+        seconds = chance.random() * 0.2
+    elif phase == "a save":
+        wait_until(process, run, "saving", step)
+        seconds = chance.random() * 0.02
+    elif phase == "an evaluation":
+        step = chance.choice((6, 12, 18))
+        wait_until(process, run, "saving", step - 2)
+        seconds = chance.uniform(0.4, 1) * whole.until_evaluation(step)
+    else:
+        wait_until(process, run, "valid", STEPS)
+        seconds = chance.random() * 0.5
+    time.sleep(seconds)
+
+
+def seconds_of_restart(run: Path, killed: float) -> float | None:
+    """Return the seconds from a kill to the first work after it; None if none was left."""
+    later = [event for event in events_of(run) if event["time"] > killed]
+    plans = [number for number, event in enumerate(later) if event["kind"] == "plan"]
+    work = [e for e in later[plans[-1] :] if e["kind"] in ("saving", "train", "valid")]
+    return work[0]["time"] - killed if work else None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(30))
-def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(whole, undisturbed, number):
-    chance = random.Random(number)
-    words = train_words(whole / "data", f"killed-{number}", *LONG)
-    process = launched(words, whole)
-    time.sleep(chance.uniform(0.3, 0.95) * undisturbed)
-    victims = children_of(process)
-    if len(victims) == 2:
-        subprocess.run(["kill", "-9", str(victims[number % 2])], check=False)
-    code, said = ended(process, 20 * undisturbed + 60)
+def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(
+    whole, undisturbed, restarts, number
+):
+    """Six times in each phase of a run; either process; copies, and every third time parts; 20
+    times in forks."""
+    kind = "shard" if number % 3 == 2 else "replicate"
+    expected, run = undisturbed[kind], whole / "runs" / f"killed-{number}"
+    begin = launched_by_forks if number < 20 else launched
+    process = begin(train_words(whole / "data", run.name, *KINDS[kind]), whole)
+    while len(victims := children_of(process)) < 2:
+        time.sleep(0.01)
+    phase = PHASES[number % len(PHASES)]
+    wait_for_phase(phase, random.Random(number), process, run, expected)
+    killed = time.time()
+    os.kill(victims[number // len(PHASES) % 2], signal.SIGKILL)
+    code, said = ended(process, 900)
     assert code == 0 and "Traceback" not in said and "error" not in said
-    assert len(victims) < 2 or "was ended by SIGKILL; all start again" in said
-    runs = whole / "runs"
-    assert is_same(
-        newest(runs / f"killed-{number}")["tensors"], newest(runs / "undisturbed")["tensors"]
-    )
+    assert "was ended by SIGKILL; all start again" in said or phase == "the end"
+    assert is_same(newest(run)["tensors"], newest(expected.run)["tensors"])
+    assert history(run) == history(expected.run)
+    model = Path("model", "model.safetensors")
+    assert (run / model).read_bytes() == (expected.run / model).read_bytes()
+    if seconds := seconds_of_restart(run, killed) if "all start again" in said else None:
+        restarts.append(seconds)
+        print(f"killed in {phase}: trains again after {seconds:.1f} s")
+        assert seconds <= max(30, 3 * expected.begun)  # on a machine that is busy
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_command_saves_and_ends_all_processes(whole, undisturbed, number):
-    words = train_words(whole / "data", f"signal-{number}", *LONG)
+    run = whole / "runs" / f"signal-{number}"
+    words = train_words(whole / "data", run.name, *KINDS["replicate"])
     process = launched(words, whole)
-    metrics = whole / "runs" / f"signal-{number}" / "metrics.jsonl"
-    while not metrics.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(process, run, "plan", 0)
     process.send_signal(number)
     code, said = ended(process, 60)
-    assert code == 130 and "saved     resume with:" in said
+    assert code == 130 and f"train --resume {run.relative_to(whole)} --processes 2\n" in said
     assert ended(launched(words, whole), 200)[0] == 0
-    runs = whole / "runs"
-    assert is_same(
-        newest(runs / f"signal-{number}")["tensors"], newest(runs / "undisturbed")["tensors"]
-    )
+    expected = newest(undisturbed["replicate"].run)
+    assert is_same(newest(run)["tensors"], expected["tensors"])

@@ -39,10 +39,28 @@ def test_json_has_the_numbers_in_bytes_and_seconds(tmp_path):
     assert plan["flops"]["seconds"] == pytest.approx(days * 86_400 / 64)
     assert [way["sharded"] for way in plan["updates"]] == [False, True]
     assert plan["updates"][1]["sending"] == pytest.approx(
-        3 * 2 * 174.6e9 * 63 / 64 / 200e9, rel=1e-3
+        3 * 2 * 174.6e9 * 63 / 64 / 192e9, rel=1e-3
     )
     fits = {(way["tensor"], way["sharded"]): way["fits"] for way in plan["ways"]}
     assert fits == {(1, False): False, (1, True): True, (8, False): False, (8, True): True}
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("--gpus 64", 192),
+        ("--gpus 64 --network 3.125", 25),
+        ("--gpus 4 --link 20", 20),
+        ("--gpus 4 --tflops 160 --link 20", 20),
+        ("--gpus 16 --tflops 160 --link 20", None),  # the network is not known
+        ("--gpus 16 --tflops 160 --link 20 --network 1.25", 10),
+        ("--gpus 16 --tflops 160", None),
+        ("--gpus 1 --link 20", None),
+    ],
+)
+def test_the_rate_of_sending_is_that_of_the_slower_of_link_and_network(words, rate, tmp_path):
+    plan = json.loads(headway("plan", "gpt2-small", *words.split(), "--json", cwd=tmp_path).stdout)
+    assert {way["rate"] for way in plan["updates"]} == ({rate * 1e9} if rate else set())
 
 
 def test_a_measured_speed_is_used_without_a_utilisation_factor(tmp_path):

@@ -9,6 +9,7 @@ from headway.models.budget import (
     GPUS,
     PAPERS,
     PRECISIONS,
+    Links,
     Split,
     gathered_memory,
     memory,
@@ -120,5 +121,7 @@ def test_what_gpus_send_is_the_volume_of_the_paper():
 
 
 def test_a_ring_through_machines_is_as_slow_as_their_network():
-    assert GPUS["a100"].sends(8) == 300e9 and GPUS["a100"].sends(9) == 200e9
-    assert GPUS["h100"].sends(8) == 450e9 and GPUS["h200"].sends(1024) == 400e9
+    a100, h100, h200 = (GPUS[name].links for name in ("a100", "h100", "h200"))
+    assert a100.sends(8) == 230e9 and a100.sends(9) == 192e9
+    assert h100.sends(8) == 370e9 and h200.sends(1024) == 368e9
+    assert Links(link=20e9, network=12.5e9).sends(16) == 20e9  # eight adapters, slower links

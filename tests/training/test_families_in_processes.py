@@ -125,7 +125,9 @@ def scores(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "kind"), [(2, "replicate"), (4, "replicate"), (2, "shard")])
+@pytest.mark.parametrize(
+    ("size", "kind"), [(size, kind) for kind in ("replicate", "shard") for size in (2, 4)]
+)
 def test_each_family_has_the_losses_of_one_process(size, kind, tmp_path):
     printed = run_ranks(partial(train_families, kind), size, tmp_path, seconds=1500)
     shown, evaluated = json.loads(printed[0].splitlines()[-1])

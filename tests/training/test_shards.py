@@ -36,12 +36,15 @@ from tests.fixtures.ranks import codes_of, run_ranks, start_ranks
 from tests.fixtures.recorded_trainings import GPT_CONFIG
 
 STEPS = 6
+CONFIG = replace(GPT_CONFIG, model_dim=64, num_heads=4, ffn_dim=96)
+"""Half of each parameter fills the vectors of any processor: torch's AdamW on CPUs rounds (1 - b2)
+g^2 in another way for the numbers at the end of a tensor that fill no vector."""
 
 
 def begun(ranks, shard, *, kind="adamw", dropout=0.0, transform=lambda model: model):
     """Return a run before its first step, and what its processes share."""
     torch.manual_seed(3)
-    model = transform(fast(GPT(replace(GPT_CONFIG, dropout=dropout))))
+    model = transform(fast(GPT(replace(CONFIG, dropout=dropout))))
     replicas = None
     if not ranks.is_alone:
         replicas = (Shards if shard else Replicas)(model, ranks, seed=1)
@@ -89,6 +92,12 @@ def difference(these, those):
     return [losses, max(float((w - whole[name]).abs().max()) for name, w in weights.items())]
 
 
+def is_same(these, those):
+    """Whether losses, norms of gradients and averaged weights have the same bits."""
+    (reports, weights), (expected, whole) = these, those
+    return torch.equal(reports, expected) and all(w.equal(whole[n]) for n, w in weights.items())
+
+
 def adapted(model):
     torch.manual_seed(4)
     return lora(model, rank=2)
@@ -100,7 +109,8 @@ MODELS = {
     "muon": {"kind": "muon"},
     "lora": {"transform": adapted},
 }
-WINDOWS = {"accumulate": 2, "clip": 0.1}
+CLIPPED = {"clip": 0.1}
+WINDOWS = {"accumulate": 2, **CLIPPED}
 
 
 def compare():
@@ -110,15 +120,16 @@ def compare():
         shown = {}
         for name, model in MODELS.items():
             in_parts, copies = trained(ranks, True, **model), trained(ranks, False, **model)
-            shown[name] = difference(in_parts, copies)
+            shown[name] = is_same(in_parts, copies)
             if name != "dropout":
                 alone = trained(ALONE, False, **model)
                 shown[f"{name}, one process"] = difference(in_parts, alone)
             if name == "dropout":
                 again = trained(ranks, True, **model, transform=recompute)
                 shown["recompute"] = difference(again, in_parts)
-        clipped = [trained(ranks, shard, WINDOWS) for shard in (True, False)]
-        shown["clipped windows"] = difference(*clipped)
+        shown["clipped"] = is_same(*(trained(ranks, shard, CLIPPED) for shard in (True, False)))
+        windows = [trained(ranks, shard, WINDOWS) for shard in (True, False)]
+        shown["windows"] = [is_same(*windows), *difference(*windows)]
         shown["parts"] = parts(ranks)
         shown["refused"] = refused(ranks)
         shown["resumed"] = resumed(ranks)
@@ -210,17 +221,19 @@ def two(tmp_path_factory):
     return [json.loads(text.splitlines()[-1]) for text in printed]
 
 
-@pytest.mark.parametrize("name", ["plain", "dropout", "lora"])
-def test_two_parts_train_as_two_copies(two, name):
-    assert max(two[0][name]) < 1e-6
+@pytest.mark.parametrize("name", [*MODELS, "clipped"])
+def test_two_parts_train_bit_for_bit_as_two_copies(two, name):
+    assert two[0][name] and two[1][name]
 
 
 def test_parts_that_recompute_train_bit_for_bit_as_those_that_do_not(two):
     assert two[0]["recompute"] == [0, 0]
 
 
-def test_clipped_gradients_of_windows_are_equal_up_to_the_order_of_sums(two):
-    assert max(two[0]["clipped windows"]) < 1e-6
+def test_windows_of_batches_are_equal_up_to_the_order_of_sums(two):
+    """Copies add up the batches of a window first, and parts the processes: other bits."""
+    is_equal, *differences = two[0]["windows"]
+    assert not is_equal and max(differences) < 1e-6
 
 
 @pytest.mark.parametrize("name", ["plain", "lora"])
@@ -230,7 +243,7 @@ def test_losses_of_parts_are_those_of_one_process(two, name):
 
 
 def test_muon_gathers_whole_matrices(two):
-    assert max(two[0]["muon"]) < 1e-5 and max(two[0]["muon, one process"]) < 1e-5
+    assert max(two[0]["muon, one process"]) < 1e-5
 
 
 def test_each_process_holds_half_of_the_model(two):
@@ -283,8 +296,8 @@ def test_a_process_reads_its_part_of_a_checkpoint(two):
 
 @pytest.mark.slow
 def test_four_parts_train_as_one_process(tmp_path):
-    shown = json.loads(run_ranks(compare, 4, tmp_path)[0].splitlines()[-1])
+    shown = json.loads(run_ranks(compare, 4, tmp_path, seconds=900)[0].splitlines()[-1])
     for name in ("plain", "lora", "muon"):  # the tiny gradients of new adapters: see above
         assert shown[f"{name}, one process"][0] < (1e-6 if name == "plain" else 1e-5)
-    assert shown["recompute"] == [0, 0] and max(shown["clipped windows"]) < 1e-6
+    assert shown["recompute"] == [0, 0] and max(shown["windows"][1:]) < 1e-6
     assert all(losses < 1e-6 for losses, _ in shown["resumed"][0].values())

@@ -3,14 +3,17 @@
 import os
 import signal
 import sys
+import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import distributed
 
 from headway.base import ranks as ranks_module
+from headway.base import watch as watch_module
 from headway.base.ranks import started
 from headway.base.watch import STUCK, Watch
 from tests.fixtures.ranks import run_ranks, start_ranks
@@ -76,6 +79,20 @@ def test_a_process_that_stops_in_a_step_of_a_divided_model_is_named(tmp_path):
     printed = (tmp_path / "rank-0.txt").read_text()
     assert "process 1 of 2 has shown no progress for" in printed
     assert "process 0 waits for: the losses of step 1" in printed
+
+
+@pytest.mark.slow
+def test_a_process_that_gets_no_cpu_itself_names_no_other(tmp_path, monkeypatch):
+    """Its thread is as late as the step of the other process."""
+
+    class Late(threading.Event):
+        def wait(self, timeout=None):
+            time.sleep(2.5)
+            return super().wait(timeout)
+
+    of_watch = SimpleNamespace(Event=Late, Thread=threading.Thread)
+    monkeypatch.setattr(watch_module, "threading", of_watch)
+    assert run_ranks(wait_for_process_1(lambda watch: time.sleep(8)), 2, tmp_path) == ["", ""]
 
 
 def test_a_long_operation_may_take_longer(tmp_path):

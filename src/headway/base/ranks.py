@@ -31,7 +31,8 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables of a process of torchrun."""
 
 LAUNCHED = "HEADWAY_LAUNCHED"
-"""Environment variable of the processes of `headway train --processes`, which names a lost one."""
+"""Environment variable of the processes of `headway train --processes`, which names a lost one: the
+user's name of the command."""
 
 ANOTHER_FAILED = 75
 """Exit code of a process that ends because another one did."""

@@ -125,9 +125,11 @@ class Watch:
             store = self._store.clone()
             store.set_timeout(timedelta(seconds=STORE_SECONDS))
             others: dict[int, tuple[_State, float]] = {}
-            ticks = 0
+            ticks, awake, looked = 0, 0.0, time.monotonic()
             while not self._ending.wait(PERIOD):
                 now, own = time.monotonic(), self._state
+                # on a machine without a free CPU, this thread waits as long as the others do
+                awake, looked = awake + min(now - looked, 2 * PERIOD), now
                 ticks += own.is_waiting or own.is_long
                 store.set(_key(self.rank), json.dumps(own._replace(ticks=ticks)))
                 if not own.is_waiting or now - self._since < self.seconds / 4:
@@ -137,8 +139,8 @@ class Watch:
                     state = _State(*json.loads(store.get(_key(rank))))
                     before = others.get(rank)
                     if before is None or state != before[0]:
-                        others[rank] = state, now
-                    self._check(own, rank, state, now - others[rank][1])
+                        others[rank] = state, awake
+                    self._check(own, rank, state, awake - others[rank][1])
         except RuntimeError:
             # at the end of a run, process 0 may be gone with the store
             if not self._ending.is_set() and self._state.operation != THE_END:

@@ -17,9 +17,11 @@ from headway.models.budget import (
     CHINCHILLA,
     DAY,
     GPUS,
+    MACHINE,
     PAPERS,
     PRECISIONS,
     Exchange,
+    Links,
     Memory,
     Split,
     exchange,
@@ -82,6 +84,20 @@ class PlanFlags:
     memory: float | None = setting(
         None, "Memory of one GPU in GB (10^9 bytes). If unset, that of the GPU type.", gt=0
     )
+    link: float | None = setting(
+        None,
+        "Bandwidth between the GPUs of a machine in GB/s (10^9 bytes), in one direction. If unset, "
+        "what NCCL reaches with NVLink: a100 230, h100 and h200 370.",
+        gt=0,
+        le=Most(10**6, "GB/s of any link"),
+    )
+    network: float | None = setting(
+        None,
+        "Bandwidth between machines of 8 GPUs in GB/s for each GPU. If unset, what NCCL reaches "
+        "with an InfiniBand adapter for each GPU: a100 24, h100 and h200 46.",
+        gt=0,
+        le=Most(10**6, "GB/s of any network"),
+    )
     batch: int | None = setting(None, "Batch size in tokens. If unset, one sequence.", ge=1)
     length: int | None = setting(
         None, "Sequence length in tokens. If unset, the maximum length of the model.", ge=1
@@ -118,15 +134,16 @@ class Sheet:
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """What GPUs of a known type send in the ways in which Headway trains."""
+        """What GPUs with known links send in the ways in which Headway trains."""
         flags = self.flags
-        if flags.tflops is not None or flags.gpus <= 1:
+        links = _links(flags)
+        if links is None or flags.gpus <= 1:
             return []
-        count, gpu = parameters(self.config), GPUS[flags.gpu or "a100"]
+        count = parameters(self.config)
         flops = float(self.batch * training_flops(self.config, self.length))
         computing = seconds(flops, 1, self.rate, self.mfu)
         ways = (way for way in self.ways if way.tensor == 1)
-        return [exchange(count, way, PRECISIONS[flags.dtype], gpu, computing) for way in ways]
+        return [exchange(count, way, PRECISIONS[flags.dtype], links, computing) for way in ways]
 
 
 def plan(*words: Annotated[str, WORDS], flags: PlanFlags = PlanFlags()) -> None:
@@ -235,6 +252,19 @@ def _rate(flags: PlanFlags) -> tuple[float, str, float | None]:
     return rate, f"one {name}", flags.memory or kind.memory
 
 
+def _links(flags: PlanFlags) -> Links | None:
+    """The links of the GPUs; None if they are not known."""
+    if flags.tflops is None and flags.gpus:
+        usual = GPUS[flags.gpu or "a100"].links
+        return Links(
+            link=usual.link if flags.link is None else flags.link * 1e9,
+            network=usual.network if flags.network is None else flags.network * 1e9,
+        )
+    if flags.link is None or (flags.network is None and flags.gpus > MACHINE):
+        return None
+    return Links(link=flags.link * 1e9, network=(flags.network or flags.link) * 1e9)
+
+
 def _batch(config: GPTConfig, flags: PlanFlags) -> tuple[int, int]:
     """The batch size and the sequence length in tokens; a batch holds whole sequences."""
     length = config.max_length if flags.length is None else flags.length
@@ -329,7 +359,8 @@ def _exchange_table(sheet: Sheet) -> list[str]:
     """A table of what a GPU sends for an update, with a line for DDP and for FSDP."""
     if not sheet.exchanges:
         return []
-    title = f"an update of {sheet.batch:,} tokens per device"
+    rate = sheet.exchanges[0].rate / 1e9
+    title = f"an update of {sheet.batch:,} tokens per device, sent at {rate:g} GB/s"
     rows = [[title, "GB sent", "s sending", "s computing", "speed"]]
     for e in sheet.exchanges:
         times = [f"{e.sending:.3f}", f"{e.computing:.3f}", f"{e.speed:.0%}"]
@@ -409,7 +440,10 @@ def _as_dict(sheet: Sheet) -> dict[str, object]:
         "flops": _work(sheet),
         "ways": ways,
         "updates": [
-            {**vars(e.way), "sent": e.sent, "sending": e.sending, "computing": e.computing}
+            {
+                **{**vars(e.way), "sent": e.sent, "rate": e.rate},
+                **{"sending": e.sending, "computing": e.computing},
+            }
             for e in sheet.exchanges
         ],
     }

@@ -22,7 +22,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from headway.base.errors import UsageError
 from headway.base.ranks import ANOTHER_FAILED, LAUNCHED, size_of_world
-from headway.terminal.console import say
+from headway.terminal.console import program, say
 from headway.training.signals import STOPS
 
 RESTARTS = 3
@@ -108,7 +108,7 @@ def _started(size: int) -> Iterator[list[subprocess.Popen[bytes]]]:
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # which this process holds
         "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", loopback),
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),  # no stack traces
-        LAUNCHED: "1",
+        LAUNCHED: program(),
     }
     children: list[subprocess.Popen[bytes]] = []
     try:

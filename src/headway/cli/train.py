@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 import time
@@ -12,7 +13,7 @@ from typing import Annotated, Literal
 
 from headway.base.config_files import RUN_FILE, read_yaml
 from headway.base.errors import UsageError
-from headway.base.ranks import Ranks, started
+from headway.base.ranks import LAUNCHED, Ranks, started
 from headway.base.settings import COMMAND_LINE, COPIES, declared, differences, setting
 from headway.cli.flags import QUIET, WORDS, as_flags, spelled, split_words
 from headway.cli.processes import launch, number_of_processes
@@ -151,7 +152,7 @@ def _train(words: Sequence[str], flags: TrainFlags, size: int, ranks: Ranks) -> 
         raise SystemExit(INTERRUPTED if outcome.stop == "interrupted" else 0)
     if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
-    _say_what_is_next(outcome, settings, flags.quiet)
+    _say_what_is_next(outcome, settings, ranks, flags.quiet)
 
 
 def _trial(flags: TrainFlags) -> str | None:
@@ -224,9 +225,14 @@ def unknown_recipe(words: Sequence[str]) -> str | None:
     return None if any(map(resolved, words)) else next(iter(arguments), None)
 
 
-def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
+def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, ranks: Ranks, quiet: bool) -> None:
     if outcome.stop == "interrupted":
-        talk.print(f"saved     resume with: {program()} train --resume {outcome.folder}")
+        command = f"{program()} train --resume {outcome.folder}"
+        if LAUNCHED in os.environ:
+            command += f" --processes {ranks.size}"
+        elif not ranks.is_alone:
+            command = "the command that started the processes"
+        talk.print(f"saved     resume with: {command}")
         raise SystemExit(INTERRUPTED)
     task = task_of_config(settings)
     derives = task.derives

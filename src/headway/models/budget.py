@@ -25,39 +25,57 @@ PAPERS: dict[str, float] = {
 """Size -> its number of parameters in the table of the paper that introduced it."""
 
 
+MACHINE = 8
+"""GPUs of a machine, with a network adapter each."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class GPU:
-    """A type of GPU.
+class Links:
+    """How fast NCCL sends, in bytes per second. link: from a GPU to another one of its machine.
+    network: from a machine to another one, for each GPU."""
 
-    half, single: FLOP/s of dense matrix products in 16 bits and in float32. memory: in GB (10^9).
-    link: bytes per second that a GPU sends to others of its machine, which has `MACHINE` GPUs.
-    network: bytes per second that a machine sends to others.
-    """
-
-    half: float
-    single: float
-    memory: float
     link: float
     network: float
 
     def sends(self, gpus: int) -> float:
         """Return the bytes per second that each of some GPUs passes on to the next one.
 
-        The rings of an all-reduce go through all GPUs of a machine, and leave it by its network.
+        The rings of an all-reduce go through all GPUs of a machine, and leave it by its network,
+        each ring by another adapter.
         """
-        return self.link if gpus <= MACHINE else min(self.link, self.network)
+        return self.link if gpus <= MACHINE else min(self.link, MACHINE * self.network)
 
 
-MACHINE = 8
-"""GPUs of a machine, with a network adapter each."""
+NVLINK3 = Links(link=230e9, network=24e9)
+"""A100 with an adapter of 200 Gbit/s (HDR) for each GPU. The link's rate is 12 x 25 GB/s in each
+direction, of which packets leave 240 and the GPU 230: NVIDIA's authors of NCCL in issue 149 of
+nccl-tests; 24 GB/s of the network in issue 412 of nccl."""
+
+NVLINK4 = Links(link=370e9, network=46e9)
+"""H100 and H200 with an adapter of 400 Gbit/s (NDR) for each GPU. The link's rate is 18 x 25 GB/s
+in each direction, of which packets leave 370: issue 212 of nccl-tests; 46 to 48 GB/s of the network
+in its issue 290."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPU:
+    """A type of GPU.
+
+    half, single: FLOP/s of dense matrix products in 16 bits and in float32. memory: in GB (10^9).
+    """
+
+    half: float
+    single: float
+    memory: float
+    links: Links
+
 
 GPUS: dict[str, GPU] = {
-    "a100": GPU(half=312e12, single=19.5e12, memory=80.0, link=300e9, network=8 * 25e9),
-    "h100": GPU(half=989e12, single=67e12, memory=80.0, link=450e9, network=8 * 50e9),
-    "h200": GPU(half=989e12, single=67e12, memory=141.0, link=450e9, network=8 * 50e9),
+    "a100": GPU(half=312e12, single=19.5e12, memory=80.0, links=NVLINK3),
+    "h100": GPU(half=989e12, single=67e12, memory=80.0, links=NVLINK4),
+    "h200": GPU(half=989e12, single=67e12, memory=141.0, links=NVLINK4),
 }
-"""From NVIDIA's data sheets: SXM modules, without sparsity; NVLink in one direction; the network of
-a DGX machine, 200 or 400 Gbit/s for each GPU."""
+"""From NVIDIA's data sheets: SXM modules, without sparsity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,12 +211,20 @@ def sent_bytes(count: Parameters, split: Split, precision: Precision) -> int:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a GPU sends for an update: bytes and seconds, beside the seconds of computing."""
+    """What a GPU sends for an update: bytes and seconds, beside the seconds of computing.
+
+    rate: bytes per second.
+    """
 
     way: Split
     sent: int
-    sending: float
+    rate: float
     computing: float
+
+    @property
+    def sending(self) -> float:
+        """The seconds of sending."""
+        return self.sent / self.rate
 
     @property
     def speed(self) -> float:
@@ -207,11 +233,11 @@ class Exchange:
 
 
 def exchange(
-    count: Parameters, split: Split, precision: Precision, gpu: GPU, computing: float
+    count: Parameters, split: Split, precision: Precision, links: Links, computing: float
 ) -> Exchange:
     """Return what a GPU sends for an update that it computes in some seconds."""
     sent = sent_bytes(count, split, precision)
-    return Exchange(split, sent, sent / gpu.sends(split.data), computing)
+    return Exchange(split, sent, links.sends(split.data), computing)
 
 
 def seconds(flops: float, gpus: int, rate: float, mfu: float) -> float:

@@ -25,6 +25,7 @@ from rich.console import Console, ConsoleDimensions
 
 from headway.base.errors import HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import is_printable
+from headway.base.ranks import LAUNCHED
 
 SIZES = re.compile("[1-9][0-9]{0,4}")
 """The values of COLUMNS and LINES that are used."""
@@ -129,6 +130,8 @@ def on_output(**settings: Any) -> Console:
 
 def program() -> str:
     """The command that runs Headway: `headway`, or its path if it is not on the search path."""
+    if launched := os.environ.get(LAUNCHED):
+        return launched
     if shutil.which("headway"):
         return "headway"
     called = Path(sys.argv[0])

@@ -25,7 +25,6 @@ from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transforms.fast.recurrent import fast_gradients
 from headway.transforms.replicate import Replicas
-from headway.transforms.shard import whole_tensor
 
 T = TypeVar("T")
 Stream = Iterator[tuple[int, int, Any]]
@@ -225,7 +224,10 @@ class _Loop:
         targets = float(max(count, 1))
         if not divides_and_checks(self.run.optimizer, losses.device):
             torch._foreach_div_(gradients, targets)
-            norm = whole_tensor(torch.nn.utils.clip_grad_norm_(trained, self.clip))
+            if self.replicas is not None:
+                norm = self.replicas.clip(gradients, self.clip, self.run.step + 1)
+            else:
+                norm = torch.nn.utils.clip_grad_norm_(trained, self.clip)
             return read(losses, nats, norm.to(losses.device)), False
         norm = torch.nn.utils.get_total_norm(gradients) / targets
         values = read_later(losses, nats, norm)

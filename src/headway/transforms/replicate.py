@@ -19,7 +19,7 @@ from torch import nn
 
 from headway.base.errors import HeadwayError
 from headway.base.ranks import Ranks
-from headway.base.shapes import Tensor
+from headway.base.shapes import Float, Tensor
 
 BUCKET = 8_000_000
 """Maximum number of numbers that are sent at once, unless a single gradient has more."""
@@ -69,6 +69,30 @@ class Replicas:
                 tensor.copy_(part.view_as(tensor))
         return totals[: len(numbers)]
 
+    def rows(self, tensor: Tensor) -> Tensor:
+        """Return the rows of which this process computes the norm: the r-th part of them."""
+        rows = tensor if tensor.ndim else tensor[None]
+        return rows[part_of_rows(len(rows), self.ranks.rank, self.ranks.size)]
+
+    @torch.no_grad()
+    def clip(self, gradients: Sequence[Tensor], most: float, step: int) -> Float[Tensor, ""]:
+        """Rescale gradients that have been added up to a norm of at most `most`.
+
+        Returns their norm before. Copies compute it as parts do, each process from its rows, so
+        that both have the same bits: the order of sums is part of a norm.
+        """
+        own = torch.nn.utils.get_total_norm([self.rows(gradient) for gradient in gradients])
+        squares = own.double().square()
+        self.ranks.add(squares, f"the norm of the gradient of step {step}")
+        norm = squares.sqrt().to(own.dtype)
+        held = [self.held(gradient) for gradient in gradients]
+        torch._foreach_mul_(held, (most / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def held(self, tensor: Tensor) -> Tensor:
+        """Return the rows of a tensor that this process holds: all of them."""
+        return tensor
+
     def check_equal(self, tensors: Iterable[Tensor], when: str) -> None:
         """Raise HeadwayError if the tensors differ between the processes. when: for the message."""
         if self.ranks.is_alone:
@@ -81,6 +105,12 @@ class Replicas:
                 hint="resume from an earlier checkpoint; processes on different processors need "
                 "not compute the same last digits",
             )
+
+
+def part_of_rows(rows: int, rank: int, size: int) -> slice:
+    """Return which of some rows process `rank` has, if `size` processes divide them as FSDP2."""
+    most = -(-rows // size)  # of all parts but the last ones
+    return slice(min(rank * most, rows), min((rank + 1) * most, rows))
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -24,7 +24,7 @@ from headway.base.shapes import Tensor
 from headway.transforms.compile import Compiled
 from headway.transforms.float8 import Float8Linear
 from headway.transforms.quantize import is_quantized
-from headway.transforms.replicate import Replicas
+from headway.transforms.replicate import Replicas, part_of_rows
 from headway.transforms.stacks import stacked_blocks
 from headway.transforms.tracing import sharded as is_sharded
 
@@ -132,6 +132,12 @@ class Shards(Replicas):
             self.ranks.add(tensor, f"the sums of step {step}")
         return totals
 
+    def rows(self, tensor: Tensor) -> Tensor:
+        """Return the rows that this process holds."""
+        return rows_here(tensor)
+
+    held = rows
+
     @contextmanager
     def whole(self, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
         """Return the whole model inside the block, in every process.
@@ -204,9 +210,8 @@ def own_rows(like: Tensor) -> slice:
     from torch.distributed.tensor import DTensor
 
     assert isinstance(like, DTensor)
-    size = -(-like.shape[0] // like.device_mesh.size())  # of all parts but the last ones
-    first = like.device_mesh.get_local_rank() * size
-    return slice(min(first, like.shape[0]), min(first + size, like.shape[0]))
+    mesh = like.device_mesh
+    return part_of_rows(like.shape[0], mesh.get_local_rank(), mesh.size())
 
 
 @torch.no_grad()
