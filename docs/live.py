@@ -28,7 +28,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "headway"
 FOLDER = ROOT / "build" / "live"
-NOT_TRAINING = {"cli", "comparisons", "exercises", "inspection", "interop", "lectures", "serving"}
+NOT_TRAINING = {
+    *("cli", "comparisons", "exercises", "exporting", "inspection", "interop", "lectures"),
+    *("serving", "suites", "terminal"),
+}
 """Packages that do not change what a training run learns."""
 HEADER = re.compile(rb'<script type="application/json" id="header">(.*?)</script>', re.DOTALL)
 

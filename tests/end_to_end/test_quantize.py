@@ -99,4 +99,4 @@ def test_doctor_names_the_products_of_this_machine():
 
     properties = json.loads(run_headway("doctor", "--json", cwd=Path.cwd()).stdout)
     assert properties["compiled loops"] == loops.description()
-    assert properties["kernels"] == "torch's alone: they are for NVIDIA GPUs"
+    assert properties["Triton kernels"] == "none: they are for NVIDIA GPUs"

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import headway
 from headway.base.errors import UsageError
 from headway.bundle import attention_of
-from headway.inspection.tables import Tables
+from headway.inspection.tables import Tables, quoted
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk
@@ -312,3 +312,7 @@ def test_the_number_of_tokens_is_a_sentence_also_for_one_token(text):
     (step,) = (one for one in walk(bundle.probe(text, written=0), head=0) if one.title == "Tokens")
     expected = "is one token, which" if len(tokens) == 1 else f"into {len(tokens)} tokens, and"
     assert expected in step.text
+
+
+def test_a_token_of_whitespace_is_visible_in_a_sentence():
+    assert [quoted(token) for token in ("\n", "  ", " the")] == ["“↵”", "“␣␣”", "“the”"]

@@ -40,7 +40,7 @@ def test_a_run_saves_an_ordinary_model(with_float8, story, tmp_path):
     train(config, tmp_path / "run", listeners=[events.append])
     assert not [e for e in events if e["kind"] == "note" and "float8" in e["text"]]
     plan = next(e for e in events if e["kind"] == "plan")
-    assert plan["machine"] == "cpu (1 threads) · float8"
+    assert plan["machine"] == "cpu (1 thread) · float8"
     assert saved(tmp_path / "run").machine.dtype == "float8"
     train(configured(story, **{**FLOAT8, "machine.dtype": "bfloat16"}), tmp_path / "narrow")
     tensors, narrow = weights(tmp_path / "run"), weights(tmp_path / "narrow")

@@ -95,7 +95,8 @@ class Machine:
         return self.device != "cpu"
 
     def __str__(self) -> str:
-        threads = f" ({self.threads} threads)" if self.device == "cpu" else ""
+        count = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        threads = f" ({count})" if self.device == "cpu" else ""
         is_slow = self.dtype == "bfloat16" and not multiplies_bfloat16(self.device)
         note = ", slower than float32 on this processor: --dtype float32" if is_slow else ""
         processes = "" if self.ranks.is_alone else f"{self.ranks.size} processes, each on "

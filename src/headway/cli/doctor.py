@@ -30,6 +30,11 @@ KINDS = {
 """The kinds of machines whose speed differs most, by short names (docs/speed.md)."""
 
 OTHER_KIND = "another kind"
+PACKAGES = (
+    *("numpy", "tokenizers", "safetensors", "sacrebleu"),
+    *("emoji", "matplotlib", "pillow", "pyarrow", "starlette", "transformers"),
+)
+"""Packages whose versions are shown: some that are always needed, and one of each common extra."""
 
 
 @as_flags
@@ -42,8 +47,10 @@ class DoctorFlags(PrintFlags):
 
 
 def doctor(folder: Path | None = None, /, *, flags: DoctorFlags = DoctorFlags()) -> None:
-    """Show versions, devices, optional packages and disk, for bug reports; or measure the speed of
-    this machine; or explain the Hugging Face folder of a model.
+    """Show versions, devices, optional packages and disk, for bug reports.
+
+    With --measure, it measures the speed of this machine instead; with a folder, it explains what a
+    Hugging Face model is, and what of it can be used.
 
     Parameters
     ----------
@@ -73,6 +80,7 @@ def doctor(folder: Path | None = None, /, *, flags: DoctorFlags = DoctorFlags())
         return
     for name, value in properties.items():
         if name == "packages":
+            data("packages")
             for package, installed in value.items():
                 data(f"  {package:<14} {installed or 'not installed'}")
         elif name == "cuda":
@@ -80,6 +88,8 @@ def doctor(folder: Path | None = None, /, *, flags: DoctorFlags = DoctorFlags())
             data(f"{name:<16} {value['version'] or 'not in this build'} ({devices})")
         elif name == "free_disk_bytes":
             data(f"{'free disk':<16} {value / 1e9:.1f} GB")
+        elif name == "mps":
+            data(f"{name:<16} {'available' if value else 'no (a GPU of Apple)'}")
         else:
             data(f"{name:<16} {value}")
 
@@ -120,7 +130,7 @@ def _small_numbers() -> dict[str, str]:
     return {
         "compiled loops": loops.description(),
         "float8 products": "scaled_mm, in training" if obstacle is None else f"none: {obstacle}",
-        "kernels": "by Triton" if of_kernels is None else f"torch's alone: {of_kernels}",
+        "Triton kernels": "used" if of_kernels is None else f"none: {of_kernels}",
     }
 
 
@@ -142,10 +152,7 @@ def describe() -> dict[str, Any]:
         "mps": torch.backends.mps.is_available(),
         "device": f"{select_device()} (--device auto)",
         "free_disk_bytes": shutil.disk_usage(Path.cwd()).free,
-        "packages": {
-            name: version_of(name)
-            for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
-        },
+        "packages": {name: version_of(name) for name in PACKAGES},
     }
 
 

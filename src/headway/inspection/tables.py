@@ -19,9 +19,15 @@ class Axis:
     keep: int = 0
 
 
+_SIGNS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"})
+
+
 def quoted(token: str) -> str:
-    """Return a token in quotes, as sentences name it; the space that begins a word is left out."""
-    return f"“{token.strip() or token}”"
+    """Return a token in quotes, as sentences name it; the space that begins a word is left out.
+
+    A token of whitespace alone is shown by the signs that the page has for it.
+    """
+    return f"“{token.strip() or token.translate(_SIGNS)}”"
 
 
 @dataclass(frozen=True)

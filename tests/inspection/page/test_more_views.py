@@ -11,6 +11,14 @@ from headway.inspection.page import NotebookPage, encode, write_page
 from tests.fixtures.documents import TARGET, caption_frame, encoder_frame, report, walk
 from tests.fixtures.page_views import eventually
 
+INKED = """(canvas, [from, to]) => {
+  const sharp = canvas.width / canvas.clientWidth;
+  const {data} = canvas.getContext("2d").getImageData(
+    from * sharp, 0, (to - from) * sharp, canvas.height);
+  return data.filter((value, at) => at % 4 === 3 && value).length;
+}"""
+"""The number of pixels of a canvas between two columns that something is drawn on."""
+
 
 def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
     page = opened("all", "view=predictions")
@@ -191,7 +199,14 @@ def test_a_film_shows_output_attention_and_loss_of_each_moment(opened, tmp_path)
     ]
     film = {"input": "a text", "reference": "answer", "steps": [0, 5, 90], "losses": [None, 3, 1]}
     once = {"title": "Held out: F1", "lines": [{"name": "F1", "steps": [90], "values": [0.5]}]}
-    parts = {**report(), "curves": [once], "film": film, "changed": [["optimizer.lr", 0.1, 0.2]]}
+    line = {"name": "chrf", "steps": [5, 90], "values": [0.0, 7e-15]}
+    twice = {"title": "Held out: chrf", "lines": [line]}
+    parts = {
+        **report(),
+        "curves": [once, twice],
+        "film": film,
+        "changed": [["optimizer.lr", 0.1, 0.2]],
+    }
     encoded = encode(Document(title="a run", frames=frames), report=parts)
     write_page(tmp_path / "film.html", encoded)
     page = opened(tmp_path / "film.html", "view=report&frame=1")
@@ -209,6 +224,10 @@ def test_a_film_shows_output_attention_and_loss_of_each_moment(opened, tmp_path)
     expect(shown.get_by_role("region", name="differ from the recipe")).to_contain_text("0.2")
     expect(page.get_by_role("button", name="Head ablation")).to_have_count(0)
     expect(shown.get_by_text("tiny")).to_be_hidden()
+    # a metric has its usual name, and the long numbers of its axis are not cut off
+    expect(shown.get_by_role("heading", name="Held out: chrF")).to_have_count(1)
+    curve = shown.locator(".curve", has_text="Held out: chrF").locator("canvas")
+    assert curve.evaluate(INKED, [0, 3]) == 0 and curve.evaluate(INKED, [3, 46]) > 0
 
 
 def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):

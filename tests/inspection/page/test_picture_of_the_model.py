@@ -1,5 +1,6 @@
 """The picture of the whole model plays, leads to numbers, and shows what a missing head breaks."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,9 @@ def test_the_page_opens_with_the_picture(opened, file):
     page = opened(file)
     expect(page.locator("nav button[aria-current]")).to_have_text("Model")
     expect(page.locator(".part h3")).to_contain_text("cross-attention")
+    expect(page.locator(".part .now")).to_contain_text(
+        re.compile("”, which predicts “.+”, reads “")
+    )
 
 
 def test_arrows_step_through_the_computation_in_its_order(opened, file):

@@ -72,6 +72,21 @@ def test_a_tooltip_stays_inside_a_narrow_page(opened):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_pressed_view_is_shown_whole_and_no_definition_covers_it(opened):
+    """The row of views scrolls under a pointer that does not move, and a bold name is wider."""
+    page = opened("all", "view=matrix", width=390)
+    page.wait_for_timeout(100)
+    row = page.locator("nav")
+    for name in ("Lines", "Inside a head", "Walkthrough"):
+        pressed = row.get_by_role("button", name=name, exact=True)
+        pressed.click()
+        expect(pressed).to_have_attribute("aria-current", "page")
+        page.wait_for_timeout(450)
+        expect(page.get_by_role("tooltip")).to_be_hidden()
+        frame, box = row.bounding_box(), pressed.bounding_box()
+        assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 0.5
+
+
 def test_a_token_is_not_a_label(opened):
     """Tokens such as "key" are data: only labels of the page are marked."""
     page = opened("hostile", "view=text")

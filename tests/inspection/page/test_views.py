@@ -282,7 +282,7 @@ def test_a_small_map_is_drawn_upright_at_its_cell_of_the_grid(opened, tmp_path):
     canvas = page.locator(".body canvas")
     x, y = canvas.evaluate(DARKEST, 1)
     width, height = map(float, canvas.get_attribute("data-cell").split())
-    assert 34 + 2 * (width + 6) + width * 2 / 8 <= x <= 34 + 2 * (width + 6) + width * 3 / 8
+    assert 46 + 2 * (width + 6) + width * 2 / 8 <= x <= 46 + 2 * (width + 6) + width * 3 / 8
     assert 20 + (height + 24) + height * 6 / 9 <= y <= 20 + (height + 24) + height * 7 / 9
 
 

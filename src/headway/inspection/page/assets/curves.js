@@ -2,10 +2,10 @@
 // with the values at the chosen step, at first the last one.
 import {el} from "./elements.js";
 import {theme} from "./colours.js";
-import {surface, write} from "./surface.js";
+import {FONT, surface, write} from "./surface.js";
 import {number, spaced} from "./tokens.js";
 
-const LEFT = 46;
+const LEFT = 46; // pixels for the numbers of the axis, or more if one is longer
 const LOW = 22;
 const FEW = 20; // a line with at most as many points shows each of them
 const TINTS = [
@@ -31,7 +31,7 @@ const powers = (first, last) => Array.from({length: 10}, (_, at) => 10 ** at).fi
 
 // lines: [{name, steps, values}] of one chart. log: whether the axis of steps is logarithmic.
 export function curve(app, title, lines, {log = false} = {}) {
-  const local = {step: null};
+  const local = {step: null, left: LEFT};
   const points = lines.flatMap((line) => line.values.map((value, at) => [line.steps[at], value])).filter((one) => Number.isFinite(one[1]));
   const range = (at) => points.reduce(([low, high], one) => [Math.min(low, one[at]), Math.max(high, one[at])], [Infinity, -Infinity]);
   const [first, last] = range(0);
@@ -49,16 +49,18 @@ export function curve(app, title, lines, {log = false} = {}) {
   const words = el("figcaption", {"aria-live": "polite"}, caption());
   const paint = (ctx, width, height) => {
     const {soft, line: grey, pin, dark} = theme();
-    const x = (step) => LEFT + position(step) * (width - LEFT - 12);
+    ctx.font = `11px ${FONT}`;
+    const left = (local.left = Math.max(LEFT, ...ticksOf(low, high).map((tick) => 10 + ctx.measureText(number(tick)).width)));
+    const x = (step) => left + position(step) * (width - left - 12);
     const y = (value) => height - LOW - ((value - low) / (high - low)) * (height - LOW - 12);
     for (const tick of ticksOf(low, high)) {
       ctx.strokeStyle = grey;
       ctx.lineWidth = 1;
       ctx.beginPath();
-      ctx.moveTo(LEFT, y(tick));
+      ctx.moveTo(left, y(tick));
       ctx.lineTo(width - 12, y(tick));
       ctx.stroke();
-      write(ctx, number(tick), LEFT - 6, y(tick), {size: 11, colour: soft, align: "right"});
+      write(ctx, number(tick), left - 6, y(tick), {size: 11, colour: soft, align: "right"});
     }
     for (const tick of log ? powers(first, last) : ticksOf(first, last, width < 400 ? 3 : 5)) write(ctx, tick.toLocaleString("en-GB"), x(tick), height - 8, {size: 11, colour: soft, align: tick === last ? "right" : "center"});
     lines.forEach((line, at) => {
@@ -92,7 +94,7 @@ export function curve(app, title, lines, {log = false} = {}) {
     height: (width) => Math.min(240, width * 0.55), move: (dx, dy) => go(current() + dx - dy), ends: (way) => go(way < 0 ? 0 : steps.length - 1), pin: () => {},
     point: (x, y, kind) => {
       if (kind === "leave") return;
-      const place = (x - LEFT) / (made.size.width - LEFT - 12);
+      const place = (x - local.left) / (made.size.width - local.left - 12);
       go(steps.reduce((best, one, at) => (Math.abs(position(one) - place) < Math.abs(position(steps[best]) - place) ? at : best), 0));
     },
   });

@@ -16,7 +16,7 @@ export function minigrid(app) {
   const layer = el("span", {});
   const head = el("span", {});
   const kind = el("span", {class: "soft kind"});
-  const chosen = el("p", {class: "chosen"}, termed("Layer"), " ", layer, " · ", termed("Head"), " ", head, kind);
+  const chosen = el("p", {class: "chosen"}, termed("Layer"), " ", layer, " · ", termed("Head"), head, kind);
   const height = (width) => {
     if (!local.map) return 1;
     const {heads, layers} = local.map;
@@ -73,7 +73,7 @@ export function minigrid(app) {
     Object.assign(local, {map, state: app.state});
     element.hidden = map.layers.length * map.heads < 2;
     layer.textContent = String(state.layer + 1);
-    head.textContent = state.head < 0 ? "mean" : String(state.head + 1);
+    head.textContent = state.head < 0 ? ": mean" : ` ${state.head + 1}`;
     const [name] = state.head < 0 ? ["mixed"] : kindOf(map, state.layer, state.head);
     kind.textContent = name === "mixed" ? "" : ` · ${name}`;
     const label = `${map.layers.length} layers of ${map.heads} heads: layer ${app.state.layer + 1}, ${app.state.head < 0 ? "mean over heads" : `head ${app.state.head + 1}`} is chosen. Arrow keys choose a head.`;

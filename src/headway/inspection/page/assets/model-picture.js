@@ -103,7 +103,7 @@ function tokens(ctx, scene, stack, at) {
   const side = scene.frame.sides[stack.side];
   const {pin, ink, soft} = theme();
   const y = place.y + 8;
-  write(ctx, side.grid ? "patches of the image" : side.generated > 1 || stack.part !== "decoder" ? stack.side : "written so far", place.left, place.y + ENDS - 8, {size: 11, colour: soft, width: place.strip + place.count * place.column});
+  let low = 26; // pixels below the stack: the title of the side, under the names of its tokens
   for (let token = 0; token < place.count; token++) {
     const x = columnOf(place, token);
     const pinned = scene.pinned[at] === token;
@@ -112,12 +112,25 @@ function tokens(ctx, scene, stack, at) {
       if (pinned) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - size / 2 - 1, y - 1, size + 2, size + 2); }
       continue;
     }
-    label(ctx, nameOf(side, token), x, y + 6, place.column, pinned ? pin : tokenColour(side, token, ink), pinned, 1, Boolean(side.grid));
+    const isTurned = label(ctx, nameOf(side, token), x, y + 6, place.column, pinned ? pin : tokenColour(side, token, ink), pinned, 1, Boolean(side.grid));
+    if (isTurned) low = ENDS - 8;
   }
+  const title = side.grid ? "patches of the image" : side.generated > 1 || stack.part !== "decoder" ? stack.side : "written so far";
+  write(ctx, title, low < ENDS - 8 ? place.x : place.left, place.y + Math.max(low, 36), {size: 11, colour: soft, width: place.strip + place.count * place.column});
+}
+
+// Dims what is behind a name: y is its middle.
+function ground(ctx, x, y, width, height) {
+  const {fillStyle, globalAlpha} = ctx;
+  ctx.fillStyle = theme().paper;
+  ctx.globalAlpha = 0.75;
+  ctx.fillRect(x, y - height / 2, width, height);
+  Object.assign(ctx, {fillStyle, globalAlpha});
 }
 
 // Writes a name under (way 1) or above (way -1) a point, a little smaller if that makes it fit its column;
-// otherwise it is turned, upright beside patches, which it would cover. Lines behind it are dimmed.
+// otherwise it is turned, upright beside patches, which it would cover. Lines behind it are dimmed. Returns
+// whether it is turned.
 function label(ctx, text, x, y, column, colour, bold, way, upright = false) {
   const name = shorten(text, 14);
   const size = 13;
@@ -125,18 +138,16 @@ function label(ctx, text, x, y, column, colour, bold, way, upright = false) {
   const wide = ctx.measureText(name).width;
   const scale = [...name].length <= 2 ? 1 : Math.min(1, (column - 3) / wide);
   if (size * scale >= SMALLEST) {
-    ctx.fillStyle = theme().paper;
-    ctx.globalAlpha = 0.75;
-    ctx.fillRect(x - (wide * scale) / 2 - 1, y - size / 2 - 1, wide * scale + 2, size + 2);
-    ctx.globalAlpha = 1;
+    ground(ctx, x - (wide * scale) / 2 - 1, y, wide * scale + 2, size + 2);
     write(ctx, name, x, y, {size: size * scale, colour, bold, align: "center"});
-    return;
+    return false;
   }
   ctx.save();
   ctx.translate(x, y - (way > 0 ? 4 : -4));
   ctx.rotate((way > 0 ? 1 : -1) * Math.PI / (upright ? 2 : 3.4));
   write(ctx, name, 0, 0, {size: 12, colour, bold, width: way > 0 ? 66 : 54});
   ctx.restore();
+  return true;
 }
 
 function nodes(ctx, scene, stack, at) {
@@ -214,13 +225,23 @@ function ofQuery(ctx, scene, {at, stack, kind, layer, head, row, weights, alone}
   }
 }
 
+// Returns [[kind, title]] for the heads of the last layer: both kinds are named if there is room between them.
+function titlesOf({self, cross}, {layer}) {
+  if (self && cross && (LEVELS.cross - LEVELS.self) * layer > 30) return [["self", "self-attention"], ["cross", "cross-attention"]];
+  return self || cross ? [[cross ? "cross" : "self", "heads"]] : [];
+}
+
 function heads(ctx, scene) {
   const {line, pin, wash, less, soft} = theme();
   const {state} = scene.app;
   scene.stacks.forEach((stack, at) => {
     const place = scene.place.places[at];
-    const kind = stack.cross ? "cross" : "self";
-    if (stack[kind]) write(ctx, "heads", place.left + 26, heightOf(place, stack, stack[kind].layers.length - 1, kind) - 17, {size: 11, colour: soft});
+    const titles = titlesOf(stack, place);
+    for (const [kind, title] of titles) {
+      const y = heightOf(place, stack, stack[kind].layers.length - 1, kind) - 17;
+      ground(ctx, place.left + 24, y, ctx.measureText(title).width + 4, 13);
+      write(ctx, title, place.left + 26, y, {size: 11, colour: soft});
+    }
   });
   for (const {stack, kind, layer, head, x, y, size} of headBoxes(scene.stacks, scene.place)) {
     const map = scene.stacks[stack][kind];

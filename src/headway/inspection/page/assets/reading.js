@@ -5,15 +5,15 @@ import {amount, nameOf, number, quoted, shorten} from "./tokens.js";
 import {colourOf, css} from "./colours.js";
 import {isPatch, thumbnailOf} from "./patches.js";
 import {termed} from "./terms.js";
-import {top} from "./weights.js";
+import {named, top} from "./weights.js";
 
 export function sentence({map, weights, queries, keys, state}) {
   if (state.way === "to" && state.key >= 0) {
-    const largest = top(weights.column(state.key), 4);
+    const largest = named(weights.column(state.key), 4, map.normalised);
     const list = largest.map(({position, value}) => `${quoted(queries, position)} ${amount(value, map)}`);
     return `${quoted(keys, state.key)} is attended to by ${list.join(", ") || "no token"}.`;
   }
-  const largest = top(weights.row(state.query), 4);
+  const largest = named(weights.row(state.query), 4, map.normalised);
   const list = largest.map(({position, value}) => `${quoted(keys, position)} ${amount(value, map)}`);
   return `${quoted(queries, state.query)} attends to ${list.join(", ") || "no token"}.`;
 }

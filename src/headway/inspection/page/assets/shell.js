@@ -88,13 +88,11 @@ export function shell(app) {
         return one;
       }));
     }
-    for (const one of nav.children) {
-      if (one.dataset.view === state.view) {
-        if (!one.hasAttribute("aria-current")) nav.scrollLeft = one.offsetLeft - nav.offsetLeft - (nav.clientWidth - one.offsetWidth) / 2;
-        one.setAttribute("aria-current", "page");
-      }
-      else one.removeAttribute("aria-current");
-    }
+    const current = [...nav.children].find((one) => one.dataset.view === state.view);
+    if (!current || current.hasAttribute("aria-current")) return;
+    nav.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    current.setAttribute("aria-current", "page"); // it is bold, and wider: the row is scrolled after that
+    nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
   };
 
   const measured = (now) => {

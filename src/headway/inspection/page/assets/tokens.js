@@ -24,9 +24,13 @@ export function shorten(token, most) {
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
 }
 
-// Returns the name of a measurement in words: "best_step" is the best step.
+const METRICS = {bleu: "BLEU", chrf: "chrF", cider: "CIDEr-D", f1: "F1", macro_f1: "macro F1", lr: "learning rate"};
+
+// Returns the name of a measurement, or a title that ends in one, in words: "best_step" is the best step.
 export function spaced(name) {
-  return name.replaceAll("_", " ");
+  const at = name.lastIndexOf(": ") + 1;
+  const last = name.slice(at).trim();
+  return (at ? `${name.slice(0, at)} ` : "") + (METRICS[last] ?? last.replaceAll("_", " "));
 }
 
 export function percent(share) {
@@ -54,6 +58,12 @@ export function amount(value, map) {
 // Formats a token inside a sentence: in quotes, with its own writing direction.
 export function quoted(side, position, most = 24) {
   return `“\u2068${shorten(nameOf(side, position), most)}\u2069”`;
+}
+
+// Returns the name of a token where room is scarce: a patch is "2, 1" instead of "row 2, col 1".
+export function shortNameOf(side, position) {
+  const name = nameOf(side, position);
+  return name === side.tokens[position] ? name : name.replace(/^row (\d+), col (\d+)$/, "$1, $2");
 }
 
 // Returns the name of a token; that of a patch is its row and column.

@@ -31,7 +31,8 @@ export function tooltip(root) {
   const later = (act) => { clearTimeout(local.timer); local.timer = setTimeout(act, DELAY); };
   root.addEventListener("pointerover", (event) => {
     const term = event.target.closest("[data-term]");
-    if (term !== local.pressed) local.pressed = null;
+    const moved = event.movementX || event.movementY; // otherwise the page moved under the pointer
+    if (moved && !local.pressed?.contains(event.target)) local.pressed = null;
     if (local.pressed) return; // who has just pressed it wants what it does, not what it means
     if (event.target === box || (term && term === local.term)) clearTimeout(local.timer);
     else if (term) later(() => { if (term.isConnected) show(term, null); });
@@ -41,7 +42,7 @@ export function tooltip(root) {
   root.addEventListener("pointerdown", (event) => {
     if (event.target === box) return;
     hide();
-    local.pressed = event.target.closest("[data-term]:not(.term)");
+    local.pressed = event.target.closest("button, [data-term]:not(.term)");
   });
   root.addEventListener("focusin", ({target}) => {
     const term = target.closest("[data-term]");

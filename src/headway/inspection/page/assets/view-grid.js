@@ -8,7 +8,8 @@ import {tableOf} from "./weights.js";
 import {surface, write} from "./surface.js";
 import {number} from "./tokens.js";
 
-const MARGIN = 34;
+const MARGIN = 46; // pixels: the names of the layers
+const NAMED = 60; // pixels: the least width of a map whose head is named in words
 const MAP = [26, 104, 220]; // pixels: the least width of a map, the usual one, and the largest of few
 const SLICE = 12; // milliseconds of drawing per animation frame
 
@@ -60,7 +61,7 @@ export const grid = {
       const titles = [];
       let y = aside ? 20 : 0;
       for (const part of sections(map, local.order)) {
-        titles.push({text: aside ? String(part.heads[0].layer + 1) : part.title, y: aside ? y + tall / 2 : y + 10, x: 0});
+        titles.push({text: aside ? `layer ${part.heads[0].layer + 1}` : part.title, y: aside ? y + tall / 2 : y + 10, x: 0});
         if (!aside) y += 24;
         part.heads.forEach((one, at) => cells.push({
           ...one, x: left + (at % perLine) * (wide + 6), y: y + Math.floor(at / perLine) * (tall + label + 4), wide, tall, label,
@@ -80,7 +81,7 @@ export const grid = {
       const bytes = app.session.bytes(map.thumbnails);
       if (local.order === "layer") {
         for (let head = 0; head < Math.min(map.heads, placed.perLine); head++) {
-          write(ctx, String(head + 1), placed.left + head * (placed.wide + 6) + placed.wide / 2, 9, {size: 11, colour: soft, align: "center"});
+          write(ctx, placed.wide < NAMED ? String(head + 1) : `head ${head + 1}`, placed.left + head * (placed.wide + 6) + placed.wide / 2, 9, {size: 11, colour: soft, align: "center"});
         }
       }
       for (const title of placed.titles) write(ctx, title.text, title.x, title.y, {size: local.order === "layer" ? 11 : 13, bold: local.order !== "layer", colour: local.order === "layer" ? soft : ink});

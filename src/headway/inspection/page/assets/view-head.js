@@ -4,7 +4,7 @@
 import {el, table} from "./elements.js";
 import {colourOf, css, ramp, theme} from "./colours.js";
 import {surface, write} from "./surface.js";
-import {amount, nameOf, number, percent, quoted, shorten} from "./tokens.js";
+import {amount, nameOf, number, percent, quoted, shorten, shortNameOf} from "./tokens.js";
 import {top} from "./weights.js";
 
 const KEYS = 12;
@@ -75,7 +75,7 @@ export const head = {
       local.rows.forEach((s, at) => {
         const y = ABOVE + at * ROW;
         const strong = s === state.key;
-        write(ctx, shorten(nameOf(keys, s), 18), left - 8, y + 10, {size: 13, colour: strong ? pin : ink, bold: strong, align: "right", width: left - 10});
+        write(ctx, shorten(small ? shortNameOf(keys, s) : nameOf(keys, s), 18), left - 8, y + 10, {size: 13, colour: strong ? pin : ink, bold: strong, align: "right", width: left - 10});
         draw(inside.keys[s], y, 9, mostK);
         draw(inside.products[s], y + 11, 11, mostP);
         const share = weights.at(state.query, s);

@@ -8,6 +8,8 @@ import {surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 import {Weights} from "./weights.js";
 
+const BELOW = [90, 40]; // pixels below the image: its sentence and the heads, or in a frame only the sentence
+
 // Draws the image with the weights as light: patches are the darker, the smaller their weight. The patches
 // may cover only a part of the image.
 export function spotlight(ctx, side, values, box, look, strength = 0.8) {
@@ -45,7 +47,7 @@ export const image = {
     const draw = () => { main.draw(); heads.draw(); };
     const shape = (width, side) => {
       const beside = width >= 300; // room for the original at the right
-      const wide = Math.min(beside ? (width - 12) * 0.66 : width, ((app.room() - 90) * side.size[1]) / side.size[0]);
+      const wide = Math.min(beside ? (width - 12) * 0.66 : width, ((app.room() - BELOW[app.state.bare ? 1 : 0]) * side.size[1]) / side.size[0]);
       return {x: 0, y: 0, width: wide, height: (wide * side.size[0]) / side.size[1], beside};
     };
     const patchBox = (side, at, box) => {
@@ -126,7 +128,7 @@ export const image = {
         spotlight(ctx, keys, row, box, {...look(), greatest}, local.strength);
         if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, side - 2, box.height - 2); }
         const on = ofPatches(keys, row).reduce((a, b) => a + b, 0);
-        write(ctx, `${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
+        write(ctx, `head ${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
         local.boxes.push({...box, head});
       });
     };
@@ -158,6 +160,6 @@ export const image = {
       const row = weights.row(state.query);
       return {columns: ["position", "token", "weight"], rows: keys.tokens.map((_, at) => [at + 1, nameOf(keys, at), row[at]])};
     };
-    return {element: el("div", {}, chips, el("div", {class: "pictures"}, el("div", {}, main.element, beside), el("div", {}, heads.element))), controls: [strength, shared], update, data};
+    return {element: el("div", {}, chips, el("div", {class: "pictures"}, el("div", {}, main.element, beside), el("div", {class: "every-head"}, heads.element))), controls: [strength, shared], update, data};
   },
 };

@@ -5,8 +5,8 @@ import {printed} from "./equation.js";
 import {headBoxes, heightOf, layout, paintModel} from "./model-picture.js";
 import {kindsOf, predictionAt, stacksOf, stepsOf} from "./model-stacks.js";
 import {surface} from "./surface.js";
-import {nameOf, percent, quoted, shorten} from "./tokens.js";
-import {top} from "./weights.js";
+import {nameOf, number, percent, quoted, shorten} from "./tokens.js";
+import {named, top} from "./weights.js";
 
 const NAMES = {input: "Input", self: "Self-attention", cross: "Cross-attention", feedforward: "Feed-forward layer", output: "Prediction"};
 const ABOUT = {
@@ -156,11 +156,13 @@ export const model = {
         const head = stack[kind].name === map.name && state.layer === layer ? state.head : -1;
         const weights = app.session.weights(stack[kind], layer, head);
         if (weights && at >= 0) {
-          const best = top(weights.row(Math.min(at, weights.rows - 1)), 3).map((one) => `${quoted(keys, one.position, 16)} ${percent(one.value)}`);
-          parts.push(`${head < 0 ? "On average over its heads" : `With head ${head + 1}`}, ${quoted(side, at, 16)} reads ${best.join(", ")}.`);
+          const best = named(weights.row(Math.min(at, weights.rows - 1)), 3, stack[kind].normalised).map((one) => `${quoted(keys, one.position, 16)} ${percent(one.value)}`);
+          const output = predictionAt(frame, local.stacks, current().stack, at)?.tokens[0];
+          const which = output === undefined ? "" : `, which predicts “\u2068${shorten(output, 16)}\u2069”,`;
+          parts.push(`${head < 0 ? "On average over its heads" : `With head ${head + 1}`}, ${quoted(side, at, 16)}${which} reads ${best.join(", ")}.`);
         }
       }
-      if (update !== undefined) parts.push(`The vector of ${quoted(side, at, 16)} changes by ${percent(update)} of its length.`);
+      if (update !== undefined) parts.push(`The vector of ${quoted(side, at, 16)} changes by ${update < 2 ? `${percent(update)} of` : `${number(update, 2)} times`} its length.`);
       const prediction = predictionAt(frame, local.stacks, local.stacks.length - 1, pinned().at(-1));
       if (kind === "output" && prediction) parts.push(`${prediction.tokens.slice(0, 3).map((token, n) => `“${shorten(token, 16)}” ${percent(prediction.probabilities[n])}`).join(", ")}.`);
       return parts.join(" ");

@@ -108,6 +108,13 @@ export function top(values, n) {
   return best.filter((one) => one.value !== 0);
 }
 
+const LEAST = 0.001; // fractions below are printed as "<0.1 %"
+
+// Returns the largest values that a sentence names: of fractions, only the first one if all are tiny.
+export function named(values, n, isFraction) {
+  return top(values, n).filter(({value}, at) => at === 0 || !isFraction || Math.abs(value) >= LEAST);
+}
+
 // Returns the weights of whole words: the sum over the tokens of each. words: positions of the tokens.
 export function joined(values, words) {
   return Float32Array.from(words, (positions) => positions.reduce((sum, position) => sum + values[position], 0));
