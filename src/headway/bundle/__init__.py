@@ -24,6 +24,8 @@ from headway.bundle.contract import Transcribing as Transcribing
 from headway.bundle.contract import Translating as Translating
 from headway.bundle.contract import Truncating as Truncating
 from headway.bundle.contract import WordEmbedding as WordEmbedding
+from headway.bundle.embedder import EmbedderBundle as EmbedderBundle
+from headway.bundle.embedding import EmbeddingBundle as EmbeddingBundle
 from headway.bundle.encoder import EncoderBundle as EncoderBundle
 from headway.bundle.encoder import FilledText as FilledText
 from headway.bundle.encoder import FillInput as FillInput

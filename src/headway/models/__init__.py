@@ -34,6 +34,7 @@ from headway.models.student_initialisation import (
     student_of,
     with_backbone,
 )
+from headway.models.text_embedder import TextEmbedder, TextEmbedderConfig
 from headway.models.transcriber import Transcriber, TranscriberConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
@@ -64,6 +65,8 @@ __all__ = [
     "Stepper",
     "TextClassifier",
     "TextClassifierConfig",
+    "TextEmbedder",
+    "TextEmbedderConfig",
     "TextTowerConfig",
     "Transcriber",
     "TranscriberConfig",

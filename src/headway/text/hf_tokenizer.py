@@ -102,6 +102,15 @@ class PretrainedTokenizer(EngineTokenizer):
         return ids or [self.bos]
 
     @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids of the special tokens that the pretrained tokenizer adds before and after a
+        text."""
+        whole = list(self._engine.encode("a").ids)
+        inside = self.encode("a")
+        start = next(i for i in range(len(whole)) if whole[i : i + len(inside)] == inside)
+        return whole[:start], whole[start + len(inside) :]
+
+    @property
     def special_texts(self) -> list[str]:
         """The texts of the special tokens, which a chat template writes between the turns."""
         added = self._engine.get_added_tokens_decoder().values()

@@ -17,7 +17,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
-from headway.bundle import EncoderBundle
+from headway.bundle import EmbedderBundle, EmbeddingBundle, EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
@@ -45,9 +45,10 @@ from headway.tasks.sentence_embedding.data import (
     share_texts,
     similar_texts,
 )
+from headway.tasks.sentence_embedding.model import from_hugging_face, to_hugging_face
 from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts
-from headway.tasks.task import Task
+from headway.tasks.task import BundleSpec, Task
 
 MOST = 5000
 """Default maximum number of pairs without scores, for which all texts are compared."""
@@ -131,7 +132,7 @@ def reads_pairs(path: Path) -> bool:
 
 
 def read_examples(
-    bundle: EncoderBundle,
+    bundle: EmbeddingBundle,
     paths: Sequence[Path],
     config: RunSettings | None,
     options: EmbedScoring,
@@ -142,20 +143,20 @@ def read_examples(
 
 
 def held_out_examples(
-    bundle: EncoderBundle, run: Path, config: RunSettings, options: EmbedScoring
+    bundle: EmbeddingBundle, run: Path, config: RunSettings, options: EmbedScoring
 ) -> SimilarPairs:
     """Read and encode the held-out pairs of a run."""
     return _encoded(bundle, similar_texts(config.data)[1], config.data)
 
 
 def _encoded(
-    bundle: EncoderBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
+    bundle: EmbeddingBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
 ) -> SimilarPairs:
     return encoded(pairs, bundle.tokenizer, min(data.max_length, bundle.config.max_length))
 
 
 def evaluate(
-    bundle: EncoderBundle,
+    bundle: EmbeddingBundle,
     pairs: SimilarPairs,
     options: EmbedScoring = USUAL,
     share: Share = WHOLE,
@@ -176,7 +177,7 @@ def evaluate(
 
 
 def _vectors(
-    bundle: EncoderBundle, rows: Sequence[Sequence[int]], share: Share
+    bundle: EmbeddingBundle, rows: Sequence[Sequence[int]], share: Share
 ) -> Float[Tensor, "N D"]:
     """Compute the vectors of texts, normalised to length 1."""
     return F.normalize(bundle.pooled(rows, bundle.pooling, share), dim=-1).cpu()
@@ -224,6 +225,11 @@ SENTENCE_EMBEDDING = Task(
     held_out=held_out_examples,
     reads=reads_pairs,
     show_scores=score_lines,
+    bundles={
+        "gpt-embedder": BundleSpec(
+            bundle=EmbedderBundle, foreign=from_hugging_face, export=to_hugging_face
+        )
+    },
     next_commands=(
         'similar {run} "..." TEXTS',
         "embed {run} TEXTS --output vectors.npz",
