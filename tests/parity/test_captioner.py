@@ -13,6 +13,7 @@ import headway
 from headway.base.errors import DataError, UsageError
 from headway.exporting.hugging_face import export_hugging_face
 from headway.interop import build, read, write, write_captioner
+from headway.interop.explanation import explain
 from headway.models import Captioner
 from headway.tasks.captioning.model import CaptionerBundle
 from headway.transforms.fast.table import prepare_for_inference
@@ -107,6 +108,7 @@ def test_a_trocr_has_the_logits_of_transformers_and_is_written_for_it(name, fast
     encoder, width, changes = TROCR[name]
     model = trocr(encoder, width, **changes)
     model.save_pretrained(tmp_path / "theirs")
+    assert explain(tmp_path / "theirs").usable
     ours = build(*read(tmp_path / "theirs"))
     if fast:
         prepare_for_inference(ours)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from headway import load
 from headway.base.errors import DataError, UsageError
+from headway.exporting.hugging_face import export_hugging_face
 from headway.interop.explanation import explain
 from headway.tasks.sentence_embedding.model import to_hugging_face
 from tests.fixtures.command_line import headway
@@ -159,6 +160,12 @@ def test_a_written_folder_is_read_by_both(embedder, tmp_path):
     assert not report["missing_keys"] and not report["unexpected_keys"]
     ids = torch.arange(30)[None]
     assert torch.equal(written(ids).last_hidden_state, original(ids).last_hidden_state)
+
+
+@pytest.mark.slow
+def test_an_export_is_computed_by_transformers_before_it_is_kept(embedder, tmp_path):
+    exported = export_hugging_face(load(embedder[0]), tmp_path / "exported")
+    assert exported.difference[f"transformers {transformers.__version__}"] < 1e-5
 
 
 def test_int8_is_near_float32(embedder):

@@ -78,8 +78,9 @@ FAMILIES: dict[type[nn.Module], Family] = {
         graphs=graphs.text_classifier_graphs,
         methods=stand_ins.head_methods,
     ),
+    # without padding, at which vectors differ, and no text depends on them
     TextEmbedder: Family(
-        inputs=inputs.text_inputs, graphs=None, methods=stand_ins.embedder_methods
+        inputs=inputs.language_inputs, graphs=None, methods=stand_ins.embedder_methods
     ),
     ViT: Family(
         inputs=inputs.image_inputs, graphs=graphs.vit_graphs, methods=stand_ins.vit_methods

@@ -211,8 +211,10 @@ def described(
 ) -> tuple[AnyFamily, AnyArchitecture, Config]:
     """Return what `read_config` does, for a config.json and the names of the tensors."""
     family, architecture = _architecture_of(hf_config, keys)
+    names = (key.removeprefix(family.prefix) for key in keys)
+    used = [name for name in names if not re.fullmatch(architecture.unused, name)]
     try:
-        config = architecture.config(hf_config, [key.removeprefix(family.prefix) for key in keys])
+        config = architecture.config(hf_config, used)
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
     hf_config.check_all_read(CONFIG)

@@ -103,12 +103,15 @@ class PretrainedTokenizer(EngineTokenizer):
 
     @property
     def frame(self) -> tuple[list[int], list[int]]:
-        """The ids of the special tokens that the pretrained tokenizer adds before and after a
-        text."""
-        whole = list(self._engine.encode("a").ids)
-        inside = self.encode("a")
-        start = next(i for i in range(len(whole)) if whole[i : i + len(inside)] == inside)
-        return whole[:start], whole[start + len(inside) :]
+        """The ids of the special tokens that the pretrained tokenizer adds before and after a text.
+
+        Raises DataError if it changes the text itself.
+        """
+        whole, inside = list(self._engine.encode("a").ids), self.encode("a")
+        for start in range(len(whole)):
+            if whole[start : start + len(inside)] == inside:
+                return whole[:start], whole[start + len(inside) :]
+        raise DataError(f"with special tokens, the tokenizer encodes 'a' as {whole[:8]}")
 
     @property
     def special_texts(self) -> list[str]:

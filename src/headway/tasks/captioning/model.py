@@ -345,11 +345,12 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
         decoder is its target shifted by one token. Raises UsageError if the caption is too long.
         """
         images = image_of(self.reader.images, image, self.device)
+        limit = self.model.max_length
         if text is None:
             tokens = list(self.search_tensors(images, language)[0][0].tokens)
+            tokens = tokens[: None if limit is None else limit - 1]  # the last is never read
         else:
             tokens = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
-        limit = self.model.max_length
         if limit is not None and len(tokens) >= limit:
             raise UsageError(
                 f"the caption has {len(tokens)} tokens, but the model has learned positions for at "
