@@ -67,6 +67,9 @@ def changed(path, edit):
         ("qwen3", bpe),
         ("llama", sentencepiece),
         ("qwen2", bpe),
+        ("gemma2", bpe),
+        ("gemma3", characters),
+        ("phi3", characters),
     ],
 )
 def test_what_was_exported_is_read_again(tmp_path, family, train):

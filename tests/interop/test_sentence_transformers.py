@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 from headway import load
 from headway.base.errors import DataError, HeadwayWarning, UsageError
+from headway.blocks import Dense
 from headway.bundle import EncoderBundle
 from headway.cli.embed import EmbedFlags, embed
 from headway.data.padding import collate_encoder_batch
@@ -132,6 +133,17 @@ def test_layers_after_pooling_change_the_vector_of_a_text(name, folder, tmp_path
     assert torch.equal(load(exported).embed(TEXTS), bundle.embed(TEXTS))
 
 
+@torch.no_grad()
+def test_more_than_ten_layers_after_pooling_keep_their_order(folder, tmp_path):
+    layers = [Dense(24, 24, "tanh", bias=True) for _ in range(12)]
+    for layer in layers:
+        torch.nn.init.normal_(layer.project.weight, std=0.3)
+    bundle = load(folder)
+    made = EncoderBundle(bundle.model, bundle.tokenizer, "mean", dense=layers)
+    made.save(tmp_path / "ours")
+    assert torch.equal(load(tmp_path / "ours").embed(TEXTS), made.embed(TEXTS))
+
+
 def test_layers_after_pooling_that_do_not_fit_are_refused(folder):
     (folder / "MANIFEST.json").unlink(missing_ok=True)
     write_dense(folder, "LaBSE")
@@ -191,7 +203,7 @@ def test_both_spellings_of_pooling_are_read(folder, pooling):
             {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
             "'cls+mean'",
         ),
-        (listed(MODULES), {"pooling_mode": "lasttoken"}, "'lasttoken'"),
+        (listed(MODULES), {"pooling_mode": "weightedmean"}, "'weightedmean'"),
         (listed(MODULES), [], "JSON object"),
     ],
 )

@@ -12,9 +12,11 @@ from torch.testing import assert_close
 import headway
 from headway.base.errors import DataError, UsageError
 from headway.exporting.hugging_face import export_hugging_face
-from headway.interop import build, read, write_captioner
+from headway.interop import build, read, write, write_captioner
+from headway.interop.explanation import explain
 from headway.models import Captioner
 from headway.tasks.captioning.model import CaptionerBundle
+from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures.captioners import SQUARE_IMAGE_READER, TOKENIZER, exportable
 from tests.fixtures.images import pixels_of
 
@@ -59,6 +61,71 @@ def test_a_captioner_saved_by_transformers_has_the_same_logits(encoder, tied, tm
         assert_close(ours(pixels, ids), expected, rtol=0, atol=1e-4)
         stepped, _ = ours.step(ids, ours.start(pixels))
         assert_close(stepped, expected, rtol=0, atol=1e-4)
+
+
+def trocr(encoder="vit", width=24, **changes):
+    """A random TrOCR, whose decoder may be wider than its encoder."""
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 8, "patch_size": 4}
+    shape |= {"hidden_size": 24, "intermediate_size": 40}
+    sees = {
+        "vit": lambda: transformers.ViTConfig(**shape, qkv_bias=False),
+        "deit": lambda: transformers.DeiTConfig(**shape),
+        "beit": lambda: transformers.BeitConfig(**shape, use_relative_position_bias=True),
+    }[encoder]()
+    narrow = {} if width == 24 else {"cross_attention_hidden_size": 24}
+    size = {"d_model": width, "decoder_layers": 2, "decoder_attention_heads": 4}
+    size |= {"decoder_ffn_dim": 40, "vocab_size": 17, "max_position_embeddings": 12}
+    writes = transformers.TrOCRConfig(**{**size, **narrow, **changes})
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(sees, writes)
+    config.decoder_start_token_id, config.pad_token_id = 2, 1
+    torch.manual_seed(5)
+    model = transformers.VisionEncoderDecoderModel(config=config)
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.2, mean=0.5 if "norm" in name else 0.0)
+    return model.eval()
+
+
+TROCR = {
+    "vit, like the base model": ("vit", 32, {"scale_embedding": False}),
+    "deit, like the small one": ("deit", 24, {"scale_embedding": True}),
+    "beit, sines, like the large one": (
+        "beit",
+        32,
+        {"use_learned_position_embeddings": False, "activation_function": "relu"},
+    ),
+    "without the norm of embeddings, head of its own": (
+        "vit",
+        24,
+        {"layernorm_embedding": False, "tie_word_embeddings": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", TROCR)
+@torch.no_grad()
+def test_a_trocr_has_the_logits_of_transformers_and_is_written_for_it(name, fast, tmp_path):
+    encoder, width, changes = TROCR[name]
+    model = trocr(encoder, width, **changes)
+    model.save_pretrained(tmp_path / "theirs")
+    assert explain(tmp_path / "theirs").usable
+    ours = build(*read(tmp_path / "theirs"))
+    if fast:
+        prepare_for_inference(ours)
+    pixels, ids = torch.randn(3, 3, 8, 8), torch.randint(2, 17, (3, 9))
+    expected = model(pixel_values=pixels, decoder_input_ids=ids).logits
+    assert_close(ours(pixels, ids), expected, rtol=0, atol=1e-5)
+    state = ours.start(pixels)
+    stepped = torch.cat([ours.step(column, state)[0] for column in ids.split(1, dim=1)], dim=1)
+    assert_close(stepped, expected, rtol=0, atol=1e-5)
+    write(ours, tmp_path / "ours")
+    again, report = transformers.VisionEncoderDecoderModel.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    lost = {key for key in report["missing_keys"] if "pooler" not in key}
+    assert not report["unexpected_keys"] and not lost
+    written = again.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
+    assert_close(written, expected, rtol=0, atol=1e-5)
 
 
 def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(tmp_path):

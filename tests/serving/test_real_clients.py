@@ -18,6 +18,7 @@ from tests.fixtures.chat_model import BUNDLE, HELLO, TEMPLATE
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png
 from tests.fixtures.model_server import language_model, running
+from tests.fixtures.small_whisper import noise, transcriber, write_wav
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -55,6 +56,7 @@ MODELS = {
     "answerer": bundles.answerer(),
     "images": classifier(),
     "captioner": bundles.captioner(),
+    "whisper": transcriber(),
 }
 
 
@@ -146,6 +148,35 @@ def test_openai(url, expected):
         client.completions.create(model="encoder", prompt="x")
     with pytest.raises(openai.BadRequestError, match="tools"):
         client.chat.completions.create(**chat, tools=[{"type": "function"}])
+
+
+def test_openai_transcribes(url, tmp_path):
+    openai = pytest.importorskip("openai")
+    audio = openai.OpenAI(base_url=url, api_key="none").audio
+    path = write_wav(tmp_path / "talk.wav", noise(2.5))
+    (expected,) = MODELS["whisper"].transcribe([path], timestamps=True)
+    fields = {"model": "whisper", "file": path}
+    (plain,) = MODELS["whisper"].transcribe([path], language="de")
+    assert audio.transcriptions.create(**fields, language="de").text == plain.text
+    assert audio.transcriptions.create(**fields, language="de", response_format="text") == (
+        f"{plain.text}\n"
+    )
+    timed = audio.transcriptions.create(
+        **fields,
+        response_format="verbose_json",
+        timestamp_granularities=["segment"],
+        temperature=0,
+    )
+    times = [(one.start, one.end, one.text) for one in timed.segments]
+    assert times == [(one.start, one.end, one.text) for one in expected.segments]
+    assert (timed.language, timed.duration) == (expected.language, 2.5)
+    for form, arrow in (("srt", "00:00:00,520 --> "), ("vtt", "00:00:00.520 --> ")):
+        assert arrow in audio.transcriptions.create(**fields, response_format=form)
+    (english,) = MODELS["whisper"].transcribe([path], translate=True)
+    assert audio.translations.create(**fields).text == english.text
+    for wrong in ({"prompt": "Ada"}, {"stream": True}, {"timestamp_granularities": ["word"]}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
+            audio.transcriptions.create(**fields, **wrong)
 
 
 def test_langchain(url, expected):

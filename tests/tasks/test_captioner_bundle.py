@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +46,15 @@ def test_the_caption_of_an_image_of_any_size_and_format_does_not_depend_on_the_b
     assert batched[3] == batched[1] and len(set(batched)) > 1
     for image, caption in zip(PIXELS, batched, strict=False):
         assert bundle.caption([image], language="de", beam=beam) == [caption]
+
+
+def test_a_caption_that_fills_all_positions_can_be_inspected(monkeypatch):
+    bundle = bundle_of()
+    room = bundle.model.max_length
+    endless = [[SimpleNamespace(tokens=(5,) * room)]]
+    monkeypatch.setattr(bundle, "search_tensors", lambda images, language: endless)
+    reading = bundle.reading(PIXELS[0])
+    assert len(reading.ids["read"]) == room and reading.run().shape[1] == room
 
 
 def test_a_caption_begins_with_the_token_of_its_language_and_never_contains_one():

@@ -51,14 +51,18 @@ class DecoderOnly(Stack):
     cache_type = KeyValueCache
 
     def forward(
-        self, x: Float[Tensor, "B T D"], documents: Documents | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        documents: Documents | None = None,
+        mask: Mask | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Compute all positions at once.
 
         Padding must be at the right, where the causal mask already hides it from real tokens.
         documents: the documents of packed sequences; a token attends only to its own document.
+        mask: replaces the causal mask, in a stack that encodes texts instead of continuing them.
         """
-        step = self.whole(x, Mask(causal=True, documents=documents))
+        step = self.whole(x, mask or Mask(causal=True, documents=documents))
         for block in self.blocks:
             x = block(x, step)
         return self.norm(x)

@@ -11,6 +11,8 @@ the head of masked language modelling turns the vector of a masked token into lo
 tensor([[2., 3.]])
 >>> pool_text(hidden, keys, "first")  # the vector of [CLS]
 tensor([[1., 2.]])
+>>> pool_text(hidden, keys, "last")  # the vector of the last word
+tensor([[3., 4.]])
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from torch import nn
 from headway.attention import Mask, MultiHeadAttention
 from headway.base.shapes import Bool, Float, Tensor
 
-Pooling = Literal["mean", "first"]
-"""How the vectors of a text are reduced to one: "mean", or "first", the vector of [CLS]."""
+Pooling = Literal["mean", "first", "last"]
+"""How the vectors of a text are reduced to one: "mean", "first", the vector of [CLS], or "last",
+that of the last token, which alone depends on the whole text in a causal model."""
 
 
 class Pooler(nn.Module):
@@ -149,10 +152,12 @@ class ReplacedTokenHead(nn.Module):
 def pool_text(
     hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """Return one vector for each text: `mean_pool`, or the vector of its first token, [CLS].
+    """Return one vector for each text: `mean_pool`, or the vector of its first or last token.
 
-    keys: True for real tokens, False for padding.
+    keys: True for real tokens, False for padding, which is at the right for "last".
     """
+    if pooling == "last":
+        return hidden[torch.arange(len(hidden), device=hidden.device), keys.sum(1) - 1]
     return mean_pool(hidden, keys) if pooling == "mean" else hidden[:, 0]
 
 

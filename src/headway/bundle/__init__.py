@@ -20,9 +20,12 @@ from headway.bundle.contract import Neighbour as Neighbour
 from headway.bundle.contract import ProbeRequest as ProbeRequest
 from headway.bundle.contract import TextEmbedding as TextEmbedding
 from headway.bundle.contract import TextGenerating as TextGenerating
+from headway.bundle.contract import Transcribing as Transcribing
 from headway.bundle.contract import Translating as Translating
 from headway.bundle.contract import Truncating as Truncating
 from headway.bundle.contract import WordEmbedding as WordEmbedding
+from headway.bundle.embedder import EmbedderBundle as EmbedderBundle
+from headway.bundle.embedding import EmbeddingBundle as EmbeddingBundle
 from headway.bundle.encoder import EncoderBundle as EncoderBundle
 from headway.bundle.encoder import FilledText as FilledText
 from headway.bundle.encoder import FillInput as FillInput

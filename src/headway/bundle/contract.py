@@ -276,6 +276,31 @@ class WordEmbedding(Protocol):
 
 
 @runtime_checkable
+class Transcribing(Protocol):
+    """A bundle that writes the words of recordings. window: the number of frames that the model
+    reads at once. translates: whether it also writes them in English."""
+
+    window: int
+    translates: bool
+
+    def check_language(self, language: str | None, *, translate: bool = False) -> None:
+        """Raise UsageError if the model cannot transcribe this language, or not translate it."""
+        ...
+
+    def transcribe(
+        self,
+        recordings: Sequence[Any],
+        *,
+        language: str | None = None,
+        translate: bool = False,
+        timestamps: bool = False,
+        beam: int = 1,
+    ) -> Sequence[object]:
+        """Return one transcript for each recording, a path or samples at 16,000 Hz."""
+        ...
+
+
+@runtime_checkable
 class TextEmbedding(Protocol):
     """A bundle that encodes texts as vectors. pooling: the default pooling. length: maximum number
     of tokens of a text, special tokens included; longer texts are truncated."""

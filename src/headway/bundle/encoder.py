@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, ClassVar, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import UsageError
 from headway.base.settings import required, setting
-from headway.base.shapes import Float, Tensor
-from headway.base.sharing import WHOLE, Share
-from headway.base.tensors import read_tensors, write_tensors
-from headway.blocks import Dense, MaskedTokenHead, Pooling, pool_text
+from headway.blocks import MaskedTokenHead
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
-from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
-from headway.bundle.forward_pass import Attending, ForwardPass, encoder_pass
+from headway.bundle.embedding import EmbeddingBundle
+from headway.bundle.forward_pass import ForwardPass, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
-from headway.bundle.with_reader import StoredBundle
-from headway.data.padding import EncoderBatch, collate_encoder_batch, shortest_first
-from headway.interop import AS_THEY_ARE, EmbeddedTexts, dense_of, read_embedded_texts
+from headway.data.padding import shortest_first
 from headway.models import Bert
 from headway.text import EncoderTokenizer
 
 BATCH = 32  # texts per forward pass
-DENSE_FILE = "dense.safetensors"
 FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 
 
@@ -69,98 +61,15 @@ class FilledText:
     predictions: tuple[tuple[WordPrediction, ...], ...]
 
 
-@dataclass(frozen=True)
-class _DenseFile:
-    """The files of a tokenizer, and that of the layers after pooling."""
-
-    tokenizer: EncoderTokenizer
-    layers: Sequence[Dense]
-
-    @property
-    def fingerprint(self) -> str:
-        return self.tokenizer.fingerprint
-
-    def save(self, folder: Path) -> None:
-        self.tokenizer.save(folder)
-        named = {
-            f"{number}.{layer.activation}.{name}": value.detach().cpu()
-            for number, layer in enumerate(self.layers)
-            for name, value in layer.project.named_parameters()
-        }
-        write_tensors(folder / DENSE_FILE, named)
-
-    @staticmethod
-    def load(folder: Path) -> list[Dense]:
-        """Return the layers that `save` wrote. Raises DataError for a file of another form."""
-        path = folder / DENSE_FILE
-        tensors, layers = read_tensors(path), []
-        prefixes = sorted({name.rpartition(".")[0] for name in tensors})
-        for number, prefix in enumerate(prefixes):
-            activation = prefix.removeprefix(f"{number}.")
-            if activation not in ("tanh", "none"):
-                raise DataError(f"{prefix!r} is not the name of layer {number}", str(path))
-            layers.append(dense_of(tensors, f"{prefix}.", activation, str(path)))
-        return layers
-
-
-class EncoderBundle(StoredBundle, Attending):
-    """A text encoder of the BERT family with its tokenizer.
-
-    pooling: how `embed` reduces the vectors of a text to one. length: maximum number of tokens of a
-    text for `embed`, special tokens included; longer texts are truncated. If None, the model's
-    maximum. texts: what `embed` does to texts and vectors besides, such as a prompt before a text.
-    dense: layers on the vectors after pooling.
-    """
+class EncoderBundle(EmbeddingBundle):
+    """A text encoder of the BERT family with its tokenizer. The arguments are those of
+    `EmbeddingBundle`."""
 
     kind: ClassVar[str] = "text encoder"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
     reader_class = EncoderTokenizer
     model: Bert
-
-    def __init__(
-        self,
-        model: Bert,
-        tokenizer: EncoderTokenizer,
-        pooling: Pooling = "mean",
-        length: int | None = None,
-        texts: EmbeddedTexts = AS_THEY_ARE,
-        dense: Sequence[Dense] = (),
-    ) -> None:
-        check_vocabulary_size(tokenizer.size, model.config.vocabulary)
-        super().__init__(model, tokenizer)
-        self.tokenizer = tokenizer
-        self.pooling: Pooling = pooling
-        self.length = min(length or model.config.max_length, model.config.max_length)
-        self.texts = texts
-        self.dense = tuple(dense)
-        width = model.config.model_dim
-        for number, layer in enumerate(dense):
-            if layer.project.in_features != width:
-                raise DataError(
-                    f"dense layer {number} takes vectors of width {layer.project.in_features}, but "
-                    f"gets vectors of width {width}"
-                )
-            width = layer.project.out_features
-        self.vector_dim = width
-
-    @classmethod
-    def open(cls, model: Bert, folder: Path, contents: dict[str, Any]) -> EncoderBundle:
-        """Return the bundle of a model and the tokenizer in its folder.
-
-        contents: of config.json. Raises DataError if the tokenizer does not match it.
-        """
-        tokenizer = cls.checked_reader(model, folder, contents)
-        pooling, length = contents.get("pooling", "mean"), contents.get("length")
-        whole = length is None or (type(length) is int and length > FRAME)
-        if pooling not in get_args(Pooling) or not whole:
-            raise DataError(
-                f"pooling={pooling!r}, length={length!r}: pooling must be mean or first, length a "
-                f"whole number above {FRAME}",
-                str(folder / CONFIG_FILE),
-            )
-        texts = read_embedded_texts(contents.get("texts", {}), str(folder / CONFIG_FILE))
-        dense = _DenseFile.load(folder) if (folder / DENSE_FILE).is_file() else ()
-        return cls(model, tokenizer, pooling, length, texts, dense)
+    tokenizer: EncoderTokenizer
 
     @checked
     @torch.inference_mode()
@@ -217,84 +126,6 @@ class EncoderBundle(StoredBundle, Attending):
             return before.rstrip() + word.word[2:] + after
         return before + word.word.strip() + after
 
-    @checked
-    def embed(
-        self,
-        texts: Sequence[str],
-        *,
-        pooling: Pooling | None = None,
-        normalise: bool = True,
-        prompt: str | None = None,
-    ) -> Float[Tensor, "N D"]:
-        """Return one vector for each text: the mean of its token vectors, or the vector of [CLS].
-
-        pooling: "mean" or "first"; if unset, `self.pooling`. prompt: the name of the model's prompt
-        that precedes each text; if unset, the model's default, if it has one. normalise: scale
-        vectors to length 1, so that a dot product is a cosine similarity. Texts longer than
-        `self.length` are truncated. The vector of a text does not depend on the other texts.
-        Reimers and Gurevych 2019, section 3.
-        """
-        prefix = self.texts.prefix(prompt)
-        prepared = [self.texts.prepared(text, prefix) for text in texts]
-        sequences = [
-            self.tokenizer.special_tokens.frame(ids, room=self.length)[0]
-            for ids in self.tokenizer.encode_batch(prepared)
-        ]
-        skipped = 0
-        if prefix and not self.texts.pools_prompt:  # [CLS] and the prompt
-            skipped = 1 + len(self.tokenizer.encode(self.texts.prepared("", prefix)))
-        vectors = self.pooled(sequences, pooling or self.pooling, skipped=skipped)
-        vectors = vectors[:, : self.texts.dimensions]
-        return F.normalize(vectors, dim=-1) if normalise else vectors
-
-    @torch.inference_mode()
-    def pooled(
-        self,
-        rows: Sequence[Sequence[int]],
-        pooling: Pooling,
-        share: Share = WHOLE,
-        skipped: int = 0,
-    ) -> Float[Tensor, "N D"]:
-        """Return the vectors of encoded texts (special tokens included), without normalisation:
-        pooled, and then changed by the layers in `dense`.
-
-        skipped: number of tokens at the beginning of a text that a mean leaves out. share: of an
-        evaluation.
-        """
-
-        def compute(chosen: Sequence[int]) -> Float[Tensor, "B D"]:
-            batch = self._batch([rows[i] for i in chosen])
-            hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            keys = batch.keys
-            if skipped and pooling == "mean":
-                positions = torch.arange(hidden.shape[1], device=hidden.device)
-                kept = positions >= skipped
-                keys = kept.expand(hidden.shape[:2]) if keys is None else keys & kept
-            vectors = pool_text(hidden, keys, pooling).float()
-            for layer in self.dense:
-                vectors = layer.to(vectors.device)(vectors)
-            return vectors
-
-        vectors = torch.zeros(len(rows), self.vector_dim, device=self.device)
-        batches = list(shortest_first(rows, BATCH))
-        for chosen, pooled in zip(batches, share.each(batches, compute, len), strict=True):
-            vectors[chosen] = pooled.to(vectors.device)
-        return vectors
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """The prompts of the model by name, one of which `embed` puts before each text."""
-        return self.texts.prompts
-
-    def lengths(self, texts: Sequence[str], prompt: str | None = None) -> list[int]:
-        """Return the number of tokens of each text, special tokens included, before truncation.
-
-        prompt: as in `embed`.
-        """
-        prefix = self.texts.prefix(prompt)
-        prepared = [self.texts.prepared(text, prefix) for text in texts]
-        return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(prepared)]
-
     def reading(self, text: str, second: str | None = None) -> ForwardPass:
         """Return the forward pass over one or two texts, in which [MASK] is a masked position.
 
@@ -341,14 +172,6 @@ class EncoderBundle(StoredBundle, Attending):
             ),
         )
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        settings: dict[str, object] = {"pooling": self.pooling, "length": self.length}
-        if self.texts != AS_THEY_ARE:
-            settings["texts"] = asdict(self.texts)
-        text = _DenseFile(self.tokenizer, self.dense) if self.dense else self.tokenizer
-        save_files(Path(folder), self.model, text, overwrite, settings)
-
     def _framed_with_masks(self, text: str, number: int = 1) -> list[int]:
         """Return the ids of a text with special tokens around it.
 
@@ -387,7 +210,6 @@ class EncoderBundle(StoredBundle, Attending):
                 "shorten or split the text",
             )
 
-    def _batch(self, rows: Sequence[Sequence[int]]) -> EncoderBatch:
-        return collate_encoder_batch(rows, None, self.tokenizer.special_tokens.pad).to(
-            str(self.device)
-        )
+    @property
+    def pad(self) -> int:
+        return self.tokenizer.special_tokens.pad

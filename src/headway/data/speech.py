@@ -71,8 +71,12 @@ def read_recording(path: Path) -> Float[Tensor, " T"]:
 
     Raises DataError for a file that is no WAV file, is damaged, longer than two hours or silent.
     """
-    where = str(path)
-    sound = decoded_sound(read_bytes(path, BYTES_LIMIT), where, LONGEST)
+    return recording_of(read_bytes(path, BYTES_LIMIT), str(path))
+
+
+def recording_of(data: bytes, where: str) -> Float[Tensor, " T"]:
+    """Decode a WAV file as `read_recording` does. where: its name, for errors."""
+    sound = decoded_sound(data, where, LONGEST)
     if not bool(sound.samples.any()):
         raise DataError("the sound is silent: all its samples are 0", where, "check the recording")
     return resampled(sound, RATE).samples

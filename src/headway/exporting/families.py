@@ -25,6 +25,7 @@ from headway.models import (
     BertQuestionAnswering,
     BertTagger,
     Captioner,
+    TextEmbedder,
     Transcriber,
     Translator,
     ViT,
@@ -76,6 +77,10 @@ FAMILIES: dict[type[nn.Module], Family] = {
         inputs=inputs.text_inputs,
         graphs=graphs.text_classifier_graphs,
         methods=stand_ins.head_methods,
+    ),
+    # without padding, at which vectors differ, and no text depends on them
+    TextEmbedder: Family(
+        inputs=inputs.language_inputs, graphs=None, methods=stand_ins.embedder_methods
     ),
     ViT: Family(
         inputs=inputs.image_inputs, graphs=graphs.vit_graphs, methods=stand_ins.vit_methods

@@ -26,7 +26,7 @@ from headway.exporting.verified import (
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
 from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.opening import spec_of, with_article
-from headway.text import EncoderTokenizer, TokenizerPair
+from headway.text import EncoderTokenizer, PretrainedTokenizer, TokenizerPair
 
 
 def export_hugging_face(
@@ -117,6 +117,9 @@ def _encoding(bundle: Any, tokenizer: Any) -> Callable[[str], list[int]]:
         return lambda text: tokenizer.special_tokens.frame(tokenizer.encode(text))[0]
     if isinstance(getattr(bundle, "tokenizer", None), TokenizerPair):
         return lambda text: [*tokenizer.encode(text), tokenizer.eos]
+    if isinstance(tokenizer, PretrainedTokenizer):  # `begin` leaves out what follows a text
+        before, after = tokenizer.frame
+        return lambda text: [*before, *tokenizer.encode(text), *after]
     return lambda text: list(tokenizer.begin(text))
 
 

@@ -16,6 +16,7 @@ from headway.models import (
     GPT,
     Bert,
     Captioner,
+    TextEmbedder,
     Transcriber,
     Translator,
 )
@@ -44,6 +45,11 @@ def _read(
 def _one(session: Session, output: str) -> Method:
     """Return the function from the inputs of a text encoder to one of its outputs."""
     return lambda *inputs: _read(session, *inputs)[output]
+
+
+def embedder_methods(model: TextEmbedder, sessions: Sessions) -> dict[str, Method]:
+    """Return the method of a text embedder."""
+    return {"encode": _one(sessions["model"], "last_hidden_state")}
 
 
 def bert_methods(model: Bert, sessions: Sessions) -> dict[str, Method]:

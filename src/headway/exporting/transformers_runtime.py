@@ -17,7 +17,7 @@ from headway.base.shapes import Tensor
 from headway.bundle.files import CONFIG_FILE
 from headway.exporting.stand_in import Session
 from headway.exporting.stand_ins import Sessions
-from headway.models import GPT, Captioner, Transcriber, Translator
+from headway.models import GPT, Captioner, TextEmbedder, Transcriber, Translator
 
 PACKAGE = "transformers"
 PAST, PRESENT = "past_key_values", "present"
@@ -66,6 +66,8 @@ def sessions_of(network: Any, model: Any) -> Sessions:
     """Return the sessions of a network. model: of the class that it stands in for."""
     if isinstance(model, GPT):
         return {"model": _writing(network)}
+    if isinstance(model, TextEmbedder):  # without the head of the language model
+        return {"model": _reading(network.base_model)}
     if isinstance(model, Translator | Captioner | Transcriber):
         keeps = isinstance(model, Translator)
         encoder = _reading(network.get_encoder())

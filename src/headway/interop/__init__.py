@@ -10,6 +10,7 @@ In this package "theirs" are the names and tensors of the other library, "ours" 
 from headway.interop.adapters import find_adapter
 from headway.interop.chat_templates import ChatTemplate, read_chat_template
 from headway.interop.ctranslate2 import write_ctranslate2
+from headway.interop.embedders import written_keys
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.folder_settings import (
     NO_SETTINGS,
@@ -23,6 +24,7 @@ from headway.interop.gguf_reader import read_gguf, read_gguf_template
 from headway.interop.hf_export import write_text_model
 from headway.interop.hf_export_images import (
     read_captioner_images,
+    read_start_token,
     write_captioner,
     write_image_model,
 )
@@ -92,6 +94,7 @@ __all__ = [
     "read_saved_settings",
     "read_sentence_folder",
     "read_speech_tokens",
+    "read_start_token",
     "read_tokenizer",
     "read_translator_tokenizers",
     "write",
@@ -101,4 +104,5 @@ __all__ = [
     "write_text_model",
     "write_transcriber",
     "write_translator",
+    "written_keys",
 ]

@@ -33,6 +33,7 @@ from headway.models import (
     BertQuestionAnsweringConfig,
     BertTaggerConfig,
     GPTConfig,
+    TextEmbedderConfig,
     TranscriberConfig,
     TranslatorConfig,
     parameter_count,
@@ -105,6 +106,12 @@ def explain(folder: Path) -> Explanation:
     if isinstance(config, GPTConfig):
         found.settings = config.options
         _explain_language_model(found, folder)
+    elif isinstance(config, TextEmbedderConfig):
+        directions = [] if config.causal else ["attention in both directions"]
+        sentences = _tried(found, lambda: read_sentence_folder(folder))
+        pooling = [] if sentences is None else [f"pooling={sentences.pooling}"]
+        found.settings = [*config.gpt.options, *directions, *pooling]
+        _tokenizer(found, lambda: read_tokenizer(folder))
     elif isinstance(config, TranscriberConfig):
         _explain_speech(found, folder, config)
     elif isinstance(config, TranslatorConfig):

@@ -1,9 +1,8 @@
 """GGUF files of language models, for llama.cpp and the programs around it.
 
-A family is a table: the keys of its config.json, and the names of each in the metadata. The package
-`gguf` also knows llama.cpp's name of each tensor of transformers. So a GGUF file is made from the
-Hugging Face folder of the model, and then llama.cpp reads it: its ids of texts must be equal, and
-its log-probabilities those of the model.
+A GGUF file is made from the Hugging Face folder of the model, by the tables of `gguf_families`, and
+then llama.cpp reads it: its ids of texts must be equal, and its log-probabilities those of the
+model.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +27,7 @@ from headway.base.tensors import read_tensors
 from headway.interop import llama_cpp
 from headway.interop.chat_templates import TEMPLATE_FILE
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.gguf_families import FAMILIES, FRACTION, ROTATED, names_there
 from headway.interop.gguf_tokenizer import vocabulary
 from headway.interop.hf_export import (
     check_same_ids,
@@ -76,113 +76,6 @@ class ExportedGGUF:
     texts: int
     steps: int
     runtime: str
-
-
-Reordered = Callable[[str, Tensor, Mapping[str, Any]], Tensor]
-
-
-def _same(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
-    return tensor
-
-
-@dataclass(frozen=True)
-class Family:
-    """A family of transformers as llama.cpp's.
-
-    architecture: its name there. keys: of config.json -> their names in the metadata, without the
-    name of the architecture before them. tolerance: of log-probabilities in float32. biases: keys
-    of config.json that the tensors tell -> the end of the name of one. options: of our
-    configuration, those that the family has. stored: returns a tensor as llama.cpp stores it, from
-    transformers' name of it, the tensor and config.json. restored: the inverse.
-    """
-
-    architecture: str
-    keys: Mapping[str, Sequence[str]]
-    tolerance: float
-    biases: Mapping[str, str] = field(default_factory=dict)
-    options: frozenset[str] = frozenset()
-    stored: Reordered = _same
-    restored: Reordered = _same
-
-
-def _transposed(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
-    """GPT-2's Conv1D computes x W; llama.cpp computes x W^T."""
-    is_matrix = ".attn.c_" in name or ".mlp.c_" in name
-    return tensor.T if is_matrix and tensor.ndim == 2 else tensor
-
-
-def _neighbours(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
-    """Order the rows of queries and keys for llama.cpp's rotation of a Llama.
-
-    It rotates neighbouring dimensions (2i, 2i+1) of a head, transformers the dimensions (i, i+d/2).
-    """
-    if (heads := _rotated_heads(name, config)) is None:
-        return tensor
-    halves = tensor.view(heads, 2, -1, *tensor.shape[1:])
-    return halves.transpose(1, 2).reshape(tensor.shape)
-
-
-def _halves(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
-    """Return the rows in transformers' order: the inverse of `_neighbours`."""
-    if (heads := _rotated_heads(name, config)) is None:
-        return tensor
-    pairs = tensor.view(heads, -1, 2, *tensor.shape[1:])
-    return pairs.transpose(1, 2).reshape(tensor.shape)
-
-
-def _rotated_heads(name: str, config: Mapping[str, Any]) -> int | None:
-    """Return the number of heads of a matrix of queries or keys; None for other tensors."""
-    heads = int(config.get("num_attention_heads", 0))
-    if ".q_proj." in name:
-        return heads
-    return int(config.get("num_key_value_heads", heads)) if ".k_proj." in name else None
-
-
-_MODERN = {
-    "max_position_embeddings": ["context_length"],
-    "hidden_size": ["embedding_length"],
-    "num_hidden_layers": ["block_count"],
-    "intermediate_size": ["feed_forward_length"],
-    "num_attention_heads": ["attention.head_count"],
-    "num_key_value_heads": ["attention.head_count_kv"],
-    "head_dim": ["attention.key_length", "attention.value_length", "rope.dimension_count"],
-    "rms_norm_eps": ["attention.layer_norm_rms_epsilon"],
-    "rope_theta": ["rope.freq_base"],
-    "vocab_size": ["vocab_size"],
-}
-_ATTENTION_BIAS = {"attention_bias": ".attn_q.bias"}
-FAMILIES = {
-    "gpt2": Family(
-        "gpt2",
-        {
-            "n_positions": ["context_length"],
-            "n_embd": ["embedding_length"],
-            "n_layer": ["block_count"],
-            "n_inner": ["feed_forward_length"],
-            "n_head": ["attention.head_count"],
-            "layer_norm_epsilon": ["attention.layer_norm_epsilon"],
-        },
-        5e-3,  # llama.cpp looks GELU up in a table of float16
-        stored=_transposed,
-        restored=_transposed,
-    ),
-    "llama": Family(
-        "llama",
-        _MODERN,
-        1e-4,
-        _ATTENTION_BIAS | {"mlp_bias": ".ffn_up.bias"},
-        stored=_neighbours,
-        restored=_halves,
-    ),
-    "qwen2": Family(
-        "qwen2",
-        {key: names for key, names in _MODERN.items() if key != "head_dim"},
-        1e-4,
-        options=frozenset({"attention_bias=qkv"}),
-    ),
-    "qwen3": Family("qwen3", _MODERN, 1e-4, _ATTENTION_BIAS),
-}
-"""`model_type` in config.json -> the family in llama.cpp."""
 
 
 def export_gguf(
@@ -245,7 +138,7 @@ def _kind(model: GPT) -> str:
             f"{', '.join(FAMILIES)}",
             hint="headway export RUN --to hf writes a folder for other libraries",
         )
-    options = [one for one in model.config.options if one not in FAMILIES[kind].options]
+    options = [one for one in model.config.options if not FAMILIES[kind].has(one)]
     if options:  # some of them change only texts that are longer than the prompts
         raise UsageError(
             f"these settings cannot be exported to GGUF yet: {', '.join(options)}",
@@ -277,8 +170,19 @@ def _write(
     writer = package.GGUFWriter(file, family.architecture)
     number = package.GGMLQuantizationType[FORMATS[dtype]]
     writer.add_file_type(package.LlamaFileType[FILE_TYPES[dtype]])
+    for key, expected in family.computed(config).items():
+        if config.get(key, expected) != expected:
+            raise UsageError(
+                f"llama.cpp computes {key}={expected} for this model, which has {config[key]}",
+                hint="headway export RUN --to hf writes a folder for other libraries",
+            )
+    if family.rotated:
+        width = config["hidden_size"] // config["num_attention_heads"]
+        rotated = round(width * config.get(FRACTION, 1.0))
+        writer.add_uint32(f"{family.architecture}.{ROTATED}", rotated)
     for key, names in family.keys.items():
-        value = config[key]
+        if (value := config.get(key)) is None:
+            continue
         add = writer.add_uint32 if isinstance(value, int) else writer.add_float32
         for name in names:
             add(f"{family.architecture}.{name}", value)
@@ -301,13 +205,6 @@ def _write(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def names_there(package: Any, family: Family, blocks: int) -> Callable[[str], str]:
-    """Return the function from transformers' name of a tensor to llama.cpp's."""
-    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
-    names = package.get_tensor_name_map(arch, blocks)
-    return lambda name: str(names.get_name(name, try_suffixes=(".weight", ".bias")))
 
 
 def _prompts(model: GPT, tokenizer: TextTokenizer) -> list[list[int]]:

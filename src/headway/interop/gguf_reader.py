@@ -1,8 +1,9 @@
 """Read GGUF files: the language models of llama.cpp, with quantised matrices as float32.
 
 The metadata becomes the config.json of the model's family in transformers, and the tensors get
-their names there, by the tables of `gguf`. So a file is checked like a Hugging Face folder: every
-key and every tensor of it is used, or known to change nothing, or refused by its name.
+their names there, by the tables of `gguf_families`. So a file is checked like a Hugging Face
+folder: every key and every tensor of it is used, or known to change nothing, or refused by its
+name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.shapes import Tensor
 from headway.interop.chat_templates import DEFAULT, LARGEST_TEMPLATE, ChatTemplate
 from headway.interop.folder_settings import FolderSettings
-from headway.interop.gguf import FAMILIES, names_there
+from headway.interop.gguf_families import FAMILIES, FRACTION, ROTATED, names_there
 from headway.interop.gguf_tokenizer import read_vocabulary
 from headway.interop.hf_config import HFConfig
 from headway.interop.hf_folders import Config, configured, described, expected_tensors
@@ -96,14 +97,15 @@ def read_gguf_template(path: str | Path) -> ChatTemplate | None:
 def _described(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, object]]:
     """Return the metadata, the tensors and the values of config.json."""
     metadata, stored = _contents(path)
-    kind = str(metadata.get("general.architecture"))
-    if kind not in FAMILIES:
+    kinds = {family.architecture: kind for kind, family in FAMILIES.items()}
+    architecture = str(metadata.get("general.architecture"))
+    if architecture not in kinds:
         raise DataError(
-            f"general.architecture={kind[:80]!r} is not supported; supported: "
-            f"{', '.join(FAMILIES)}",
+            f"general.architecture={architecture[:80]!r} is not supported; supported: "
+            f"{', '.join(kinds)}",
             str(path),
         )
-    return metadata, stored, _config(kind, metadata, stored, str(path))
+    return metadata, stored, _config(kinds[architecture], metadata, stored, str(path))
 
 
 @contextmanager
@@ -149,13 +151,17 @@ def _config(
     given = {name[len(begin) :]: v for name, v in metadata.items() if name.startswith(begin)}
     if missing := [name for name in NEEDED if name not in given]:
         raise DataError(f"the metadata lacks {begin}{missing[0]}", where, "download it again")
-    values: dict[str, object] = {"model_type": kind}
+    values: dict[str, Any] = {"model_type": kind}
     for key, names in family.keys.items():
         found = {name: given.pop(name) for name in names if name in given}
         if len(set(found.values())) > 1:
             raise DataError(f"{begin}{found}: must be equal", where)
         if found:
             values[key] = _rounded(next(iter(found.values())))
+    if family.rotated and (rotated := given.pop(ROTATED, None)) is not None:
+        width = values["hidden_size"] // values["num_attention_heads"]
+        values |= {} if rotated == width else {FRACTION: rotated / width}
+    values |= family.computed(values)
     for name, value in given.items():
         if value not in NEUTRAL.get(name, ()):
             raise DataError(f"{begin}{name}={str(value)[:80]} is not supported", where)

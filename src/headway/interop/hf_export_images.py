@@ -19,6 +19,8 @@ from headway.interop.hf_export import (
     write_tokenizer,
 )
 from headway.interop.hf_folders import CONFIG_FILE, ImageModel, write, write_generation_config
+from headway.interop.language_model_tokenizers import IDS_FILES, role_ids
+from headway.interop.named_tokens import read_json_object
 from headway.interop.preprocessor_config import read_image_reader, write_image_reader
 from headway.models import Captioner, ViT, ViTConfig
 from headway.text import TextTokenizer
@@ -90,6 +92,19 @@ def read_captioner_images(folder: Path, config: ViTConfig) -> ImageReader:
     """Return the image preprocessing of the captioner in a folder."""
     hf_config = HFConfig(read_json(folder / CONFIG_FILE), str(folder / CONFIG_FILE))
     return read_image_reader(folder, config, captioner.encoder_kind(hf_config))
+
+
+def read_start_token(folder: Path) -> int | None:
+    """Return the token with which a captioner in a folder begins; None if no file names it.
+
+    That of generation_config.json precedes that of config.json and of the decoder in it.
+    """
+    key = "decoder_start_token_id"
+    named = [token for file in IDS_FILES for token in role_ids(folder / file, key)]
+    decoder = read_json_object(folder / CONFIG_FILE).get("decoder")
+    if isinstance(decoder, dict) and type(decoder.get(key)) is int:
+        named.append(decoder[key])
+    return next(iter(named), None)
 
 
 def _check_images(written: ImageReader, reader: ImageReader, folder: Path) -> None:

@@ -17,6 +17,13 @@ from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, tensor_names, write_tensors
 from headway.interop import bart, captioner, decoders, encoders, image_text, t5, vit, whisper
 from headway.interop.adapters import find_adapter, merged
+from headway.interop.embedders import (
+    PREFIX,
+    as_decoder,
+    embedder_config,
+    embeds_texts,
+    without_head,
+)
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
@@ -45,6 +52,8 @@ from headway.models import (
     GPTConfig,
     ImageText,
     ImageTextConfig,
+    TextEmbedder,
+    TextEmbedderConfig,
     Transcriber,
     TranscriberConfig,
     Translator,
@@ -73,6 +82,7 @@ _ALL: tuple[AnyFamily, ...] = (
 )
 FAMILIES = {family.model_type: family for family in _ALL}
 """`model_type` in config.json -> the description of the model family."""
+LANGUAGE_MODELS = frozenset(family.model_type for family in decoders.FAMILIES)
 
 TextConfig = (
     GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertQuestionAnsweringConfig
@@ -87,9 +97,10 @@ Config = (
     | ImageTextConfig
     | TranslatorConfig
     | TranscriberConfig
+    | TextEmbedderConfig
 )
 """The configuration of a `Model`."""
-Model = TextModel | ImageModel | Captioner | ImageText | Translator | Transcriber
+Model = TextModel | ImageModel | Captioner | ImageText | Translator | Transcriber | TextEmbedder
 """The models that such a folder can contain."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -104,6 +115,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     ImageTextConfig: ImageText,
     TranslatorConfig: Translator,
     TranscriberConfig: Transcriber,
+    TextEmbedderConfig: TextEmbedder,
 }
 
 CONFIG_FILE = "config.json"
@@ -131,11 +143,17 @@ def read(
     stored = _tensors(folder)
     if half is not None:
         stored = text_tensors(whole, stored)
+    embeds = embeds_texts(hf_config, folder, LANGUAGE_MODELS)
     if adapter is None and (found := find_adapter(folder)) is not None:
         adapter = found.folder
     if adapter is not None:
         stored = merged(stored, adapter, family.model_type)
-    return configured(hf_config, stored, str(folder))
+    if not embeds:
+        return configured(hf_config, stored, str(folder))
+    config, tensors = configured(as_decoder(hf_config), without_head(stored), str(folder))
+    assert isinstance(config, GPTConfig)
+    named = {f"{PREFIX}{name}": tensor for name, tensor in tensors.items()}
+    return embedder_config(hf_config, config), named
 
 
 def configured(
@@ -181,7 +199,11 @@ def read_config(folder: str | Path) -> tuple[AnyFamily, AnyArchitecture, Config]
     whole = HFConfig.load(folder / CONFIG_FILE)
     hf_config = text_half(whole, FAMILIES) or whole
     keys = [key for file in sorted(folder.glob("*.safetensors")) for key in tensor_names(file)]
-    return described(hf_config, keys)
+    if not embeds_texts(hf_config, folder, LANGUAGE_MODELS):
+        return described(hf_config, keys)
+    family, architecture, config = described(as_decoder(hf_config), keys)
+    assert isinstance(config, GPTConfig)
+    return family, architecture, embedder_config(hf_config, config)
 
 
 def described(
@@ -189,8 +211,10 @@ def described(
 ) -> tuple[AnyFamily, AnyArchitecture, Config]:
     """Return what `read_config` does, for a config.json and the names of the tensors."""
     family, architecture = _architecture_of(hf_config, keys)
+    names = (key.removeprefix(family.prefix) for key in keys)
+    used = [name for name in names if not re.fullmatch(architecture.unused, name)]
     try:
-        config = architecture.config(hf_config, [key.removeprefix(family.prefix) for key in keys])
+        config = architecture.config(hf_config, used)
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
     hf_config.check_all_read(CONFIG)

@@ -32,7 +32,7 @@ LENGTH_FILES = (
 """Names of the file with the maximum length; sentence-transformers reads the first that exists."""
 PACKAGE = "sentence_transformers."
 FIRST = "0_Transformer"
-POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first"}
+POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 LENGTH = "max_seq_length"
 SHORTEST = 3  # tokens, of which two are special tokens
 DENSE_FILE = "model.safetensors"  # in the folder of a layer after pooling
@@ -40,7 +40,7 @@ _TANH = "torch.nn.modules.activation.Tanh"
 _FUNCTIONS: Mapping[str, str] = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "none"}
 _MODE = "pooling_mode_"
 PROMPTS_FILE = "config_sentence_transformers.json"
-_MODES = {"mean_tokens": "mean", "cls_token": "cls"}
+_MODES = {"mean_tokens": "mean", "cls_token": "cls", "lasttoken": "lasttoken"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,17 +96,25 @@ class SentenceFolder:
     dense: tuple[Dense, ...] = ()
 
 
+def modules_file(folder: Path) -> Path | None:
+    """Return the modules.json of a folder, or of its parent if the folder is 0_Transformer; None if
+    it is no folder of sentence-transformers."""
+    if folder.name == FIRST and (folder.parent / FILE).is_file():
+        folder = folder.parent
+    path = folder / FILE
+    return path if path.is_file() else None
+
+
 def read_sentence_folder(folder: Path) -> SentenceFolder:
     """Read modules.json of a folder, or of its parent if the folder is 0_Transformer. A folder
     without modules.json is an encoder alone.
 
     Raises DataError for a module or a pooling that is not supported.
     """
-    if folder.name == FIRST and (folder.parent / FILE).is_file():
-        folder = folder.parent
-    path = folder / FILE
-    if not path.is_file():
+    path = modules_file(folder)
+    if path is None:
         return SentenceFolder(folder)
+    folder = path.parent
     modules = read_json(path)
     if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
         raise DataError("must be a list of modules (JSON objects)", str(path))
@@ -249,8 +257,9 @@ def _pooling(config: HFConfig) -> tuple[Pooling, bool]:
         names = [key.removeprefix(_MODE) for key in keys]
         mode = "+".join(_MODES.get(name, name) for name in names) or "mean"
     if mode not in POOLINGS:
+        known = ", ".join(POOLINGS)
         raise DataError(
-            f"pooling {mode!r} is not supported", config.where, "supported are mean and cls"
+            f"pooling {mode!r} is not supported", config.where, f"supported are {known}"
         )
     return POOLINGS[mode], config.flag("include_prompt", True)
 

@@ -29,7 +29,8 @@ class Part:
     theirs, if it has the same values as ours in the same order but other dimensions (() is that of
     a single number). groups: the
     number of groups of their rows; each group has consecutive rows of all of ours (queries, keys
-    and values of one head, then those of the next).
+    and values of one head, then those of the next). unused: the number of rows of theirs before
+    ours that no model reads, as in the tables of positions of BART and TrOCR.
     """
 
     theirs: str
@@ -37,6 +38,7 @@ class Part:
     transposed: bool = False
     shape: tuple[int, ...] | None = None
     groups: int = 1
+    unused: int = 0
 
 
 def none_absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -235,8 +237,8 @@ def to_ours(
     result: dict[str, Tensor] = {}
     for part in parts:
         sizes = [shapes[name] for name in part.ours]
-        expected = [sum(size[0] for size in sizes), *sizes[0][1:]]
-        joined = expected
+        joined = [sum(size[0] for size in sizes), *sizes[0][1:]]
+        expected = [joined[0] + part.unused, *joined[1:]]
         if part.transposed:
             expected = expected[::-1]
         elif part.shape is not None:
@@ -248,6 +250,7 @@ def to_ours(
                 f"{tuple(expected)}",
                 where,
             )
+        tensor = tensor[part.unused :]
         rows = tensor.T if part.transposed else tensor.reshape(joined)
         grouped = rows.reshape(part.groups, -1, *rows.shape[1:])
         split = torch.split(grouped, [size[0] // part.groups for size in sizes], dim=1)
@@ -264,5 +267,7 @@ def to_theirs(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str,
         grouped = [x.reshape(part.groups, -1, *x.shape[1:]) for x in ours]
         rows = torch.cat(grouped, dim=1).flatten(0, 1)
         rows = rows if part.shape is None else rows.reshape(part.shape)
+        if part.unused:
+            rows = torch.cat((rows.new_zeros(part.unused, *rows.shape[1:]), rows))
         result[part.theirs] = rows.T.contiguous() if part.transposed else rows
     return result

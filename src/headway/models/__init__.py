@@ -36,6 +36,8 @@ from headway.models.student_initialisation import backbone_of as backbone_of
 from headway.models.student_initialisation import student_config as student_config
 from headway.models.student_initialisation import student_of as student_of
 from headway.models.student_initialisation import with_backbone as with_backbone
+from headway.models.text_embedder import TextEmbedder as TextEmbedder
+from headway.models.text_embedder import TextEmbedderConfig as TextEmbedderConfig
 from headway.models.transcriber import Transcriber as Transcriber
 from headway.models.transcriber import TranscriberConfig as TranscriberConfig
 from headway.models.translator import Translator as Translator

@@ -17,16 +17,17 @@ torch.Size([1, 3, 5])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.blocks import Dropout, Pooling, pool_text
+from headway.blocks import Dropout, pool_text
 from headway.models.bert import Bert, bert_pooler
 from headway.models.bert_config import BertConfig, PoolerName
 
+ClassifierPooling = Literal["mean", "first"]
 _SIZES: dict[str, dict[str, object]] = {
     name: {f"bert.{key}": value for key, value in size.items()}
     for name, size in BertConfig.sizes.items()
@@ -85,7 +86,7 @@ class BertClassifierConfig:
     num_classes: int = setting(
         2, "number of classes; 1: regression, a number instead of a class", gt=0
     )
-    pooling: Pooling = setting(
+    pooling: ClassifierPooling = setting(
         "first",
         "pooling of the text vector: first ([CLS] through the pooler) or mean of all tokens",
     )
@@ -106,7 +107,7 @@ class BertClassifier(_BertWithHead):
         self,
         bert: Bert,
         num_classes: int,
-        pooling: Pooling = "first",
+        pooling: ClassifierPooling = "first",
         dropout: float = 0.1,
     ) -> None:
         pooler: PoolerName = _pooler_of_tokens(bert)

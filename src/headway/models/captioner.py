@@ -91,10 +91,11 @@ class CaptionerConfig:
             raise ValueError(
                 "a captioner uses the vectors of all patches, not a pooled one: set vit.pooler=none"
             )
-        if self.gpt.options:
+        others = [name for name in self.gpt.options if not name.startswith("embedding_")]
+        if others:
             raise ValueError(
                 "the decoder of a captioner has the blocks of GPT or Llama with cross-attention, "
-                f"not {', '.join(self.gpt.options)}"
+                f"not {', '.join(others)}"
             )
 
 

@@ -25,6 +25,7 @@ from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
 from headway.models.image_text import ImageText, ImageTextConfig
 from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig
+from headway.models.text_embedder import TextEmbedder, TextEmbedderConfig
 from headway.models.transcriber import Transcriber, TranscriberConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
@@ -47,6 +48,7 @@ MODELS: Extended[ModelSpec] = Extended(
         "gpt": ModelSpec(GPTConfig, GPT),
         "multimodal-gpt": ModelSpec(MultimodalGPTConfig, MultimodalGPT),
         "gpt-classifier": ModelSpec(TextClassifierConfig, text_classifier),
+        "gpt-embedder": ModelSpec(TextEmbedderConfig, TextEmbedder),
         "bert": ModelSpec(BertConfig, Bert),
         "bert-classifier": ModelSpec(BertClassifierConfig, bert_classifier),
         "bert-tagger": ModelSpec(BertTaggerConfig, bert_tagger),

@@ -154,6 +154,8 @@ OWN: dict[str, Entry] = {
         path="headway.tasks.sentence_embedding.task:SENTENCE_EMBEDDING",
         recipes=("embed",),
         kind="text encoder",
+        pretrained_kind="text embedder",
+        families=("gpt-embedder",),
     ),
     "distillation": Entry(
         path="headway.tasks.distillation.task:DISTILLATION", recipes=("distil",), kind=""

@@ -160,6 +160,11 @@ class EncoderTokenizer(EngineTokenizer):
             i for i, token in engine.get_added_tokens_decoder().items() if token.special
         )
 
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text."""
+        return [self.special_tokens.start], [self.special_tokens.end]
+
     @classmethod
     def train(
         cls, texts: Iterable[str], vocabulary_size: int, lower: bool = True

@@ -102,6 +102,18 @@ class PretrainedTokenizer(EngineTokenizer):
         return ids or [self.bos]
 
     @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids of the special tokens that the pretrained tokenizer adds before and after a text.
+
+        Raises DataError if it changes the text itself.
+        """
+        whole, inside = list(self._engine.encode("a").ids), self.encode("a")
+        for start in range(len(whole)):
+            if whole[start : start + len(inside)] == inside:
+                return whole[:start], whole[start + len(inside) :]
+        raise DataError(f"with special tokens, the tokenizer encodes 'a' as {whole[:8]}")
+
+    @property
     def special_texts(self) -> list[str]:
         """The texts of the special tokens, which a chat template writes between the turns."""
         added = self._engine.get_added_tokens_decoder().values()

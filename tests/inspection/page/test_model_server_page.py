@@ -12,6 +12,7 @@ from tests.fixtures.accessibility import findings
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png
 from tests.fixtures.model_server import language_model, running
+from tests.fixtures.small_whisper import noise, transcriber, write_wav
 
 HOSTILE = "<img src=x onerror=alert(1)> </script><script>alert(2)</script>"
 KEY = "a-key-of-many-characters"
@@ -25,6 +26,7 @@ MODELS = {
     "encoder": bundles.encoder(max_length=40),
     "tagger": bundles.tagger(),
     "answerer": bundles.answerer(),
+    "whisper": transcriber(),
 }
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 
@@ -185,6 +187,29 @@ def test_an_image_is_previewed_and_classified_also_by_the_curl_command(client, v
     assert json.loads(done.stdout)[0]["label"] == page.locator(".headline").text_content()
 
 
+def test_a_recording_is_transcribed_with_times_also_by_the_curl_command(client, visit, tmp_path):
+    page = visit(client, "whisper")
+    path = write_wav(tmp_path / "it's a talk.wav", noise(2.5))
+    page.locator("input[type=file]").set_input_files(path)
+    (expected,) = MODELS["whisper"].transcribe([path], timestamps=True)
+    expect(page.locator("tbody tr")).to_have_count(len(expected.segments))
+    first = expected.segments[0]
+    expect(page.locator("tbody tr").first).to_have_text(
+        f"0:{first.start:05.2f} – 0:{first.end:05.2f}{first.text}"
+    )
+    expect(page.get_by_role("status")).to_contain_text(f"language {expected.language}")
+    page.wait_for_function("document.querySelector('audio').duration > 2.4")
+    page.locator("tbody button").first.click()
+    assert page.locator("audio").evaluate("one => one.currentTime") >= first.start
+    done = subprocess.run(
+        ["bash", "-c", f"{curl_command(page)} --silent"],
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert json.loads(done.stdout)["text"] == page.locator(".output").text_content()
+
+
 def test_only_models_of_grey_images_have_a_drawing_area(client, visit):
     page = visit(client, "images")
     expect(page.get_by_text("Choose an image")).to_be_visible()
@@ -286,6 +311,7 @@ def test_the_key_is_asked_for(visit):
         ("grey", "dark", 390),
         ("answerer", "light", 390),
         ("encoder", "dark", 1440),
+        ("whisper", "dark", 390),
     ],
 )
 def test_nothing_serious_is_reported_and_a_phone_does_not_scroll_sideways(

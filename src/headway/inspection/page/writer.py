@@ -82,6 +82,7 @@ def page_top(script: bytes, style: bytes, connect: str, scripts: str = "") -> by
             f"script-src '{_digest(script)}' {scripts}".rstrip(),
             f"style-src '{_digest(style)}'",
             "img-src data: blob:",
+            "media-src blob:",
             "worker-src blob:",
             f"connect-src {connect}",
             "base-uri 'none'",

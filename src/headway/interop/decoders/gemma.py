@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.interop.config_fields import Fields, Key, choice, computed
 from headway.interop.decoders.llama import kind_like_llama
 from headway.interop.decoders.rotary import rotary, rotary_by_layer
@@ -117,7 +119,7 @@ GEMMA2 = kind_like_llama(
     _scaled_scores,
     only("gl"),
 ).family()
-GEMMA3 = kind_like_llama(
+_GEMMA3 = kind_like_llama(
     "gemma3_text",
     "Gemma3",
     _fields(4, vocab_size=262_208, max_position_embeddings=131_072, **_SIZES).extended(
@@ -133,5 +135,6 @@ GEMMA3 = kind_like_llama(
     *_CHECKS,
     _scaled_scores,
     only("gl"),
-).family()
+)
+GEMMA3 = replace(_GEMMA3, bare="Gemma3TextModel").family()
 FAMILIES = (GEMMA, GEMMA2, GEMMA3)

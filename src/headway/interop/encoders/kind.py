@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 
 from headway.base.errors import DataError
-from headway.blocks import Pooling
 from headway.interop.config_fields import Fields, Values
 from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.weight_names import (
@@ -28,11 +27,12 @@ from headway.models import (
     BertTaggerConfig,
 )
 from headway.models.bert_config import NewPooler, PoolerName
+from headway.models.bert_heads import ClassifierPooling
 
 EMBEDDING = "embeddings.word_embeddings.weight"
 HEADS = ("masked_lm_head", "next_sentence", "replaced_token_head")
 """The settings of `BertConfig` that are heads of pretraining."""
-POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean"}
+POOLINGS: dict[str, ClassifierPooling] = {"cls": "first", "mean": "mean"}
 RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 TaskConfig = BertClassifierConfig | BertTaggerConfig | BertQuestionAnsweringConfig
 Config = BertConfig | TaskConfig
@@ -167,7 +167,7 @@ class EncoderKind:
         key, _, default = self.dropouts
         hf_config.must_be("problem_type", _problem(len(labels)))
         dropout = hf_config.number(key, bert.dropout if default is None else default, high=1.0)
-        pooling: Pooling = "first"
+        pooling: ClassifierPooling = "first"
         if self.classifier_pooling:
             pooling = hf_config.choice(self.classifier_pooling, POOLINGS, "cls")
         return BertClassifierConfig(

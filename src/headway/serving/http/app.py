@@ -22,9 +22,11 @@ from headway.serving.http import (
     responses,
     scoring,
     tokens,
+    transcriptions,
 )
 from headway.serving.http.chat_templates import Templates
 from headway.serving.http.exchange import Disconnected, ignored_header
+from headway.serving.http.multipart import MULTIPART
 from headway.serving.http.openapi import Endpoint, describe
 from headway.serving.http.replies import ApiError, as_api_error, json_reply
 from headway.serving.http.request_log import log_error, log_request
@@ -62,6 +64,20 @@ ENDPOINTS = (
     Endpoint("POST", "/v2/rerank", scoring.rerank, scoring.RerankRequest),
     Endpoint("POST", "/rerank", scoring.rerank, scoring.RerankRequest),
     Endpoint("POST", "/v1/score", scoring.score, scoring.ScoreRequest),
+    Endpoint(
+        "POST",
+        "/v1/audio/transcriptions",
+        transcriptions.transcribe,
+        transcriptions.TranscriptionRequest,
+        takes=MULTIPART,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/audio/translations",
+        transcriptions.translate,
+        transcriptions.TranscriptionRequest,
+        takes=MULTIPART,
+    ),
 )
 """The routes of every server; each verb of the served models has one more."""
 

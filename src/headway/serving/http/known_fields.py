@@ -302,6 +302,36 @@ DETOKENIZE: KnownFields = {
     "ids": Refused((), "use tokens"),
 }
 
+_GREEDY = "transcripts are decoded greedily"
+
+TRANSCRIPTIONS: KnownFields = {
+    # OpenAI
+    "prompt": Refused(("",)),
+    "temperature": Refused((0, 0.0), _GREEDY),
+    "stream": Refused((False,)),
+    "include": Refused(),
+    "chunking_strategy": Refused(("auto",)),
+    "known_speaker_names": Refused(),
+    "known_speaker_references": Refused(),
+    # vLLM
+    **ABOUT_THE_REQUEST,
+    **dict.fromkeys(("seed", "top_p", "top_k", "min_p"), WithoutEffect(_GREEDY)),
+    "frequency_penalty": Refused((0,)),
+    "presence_penalty": Refused((0,)),
+    "repetition_penalty": Refused((1,)),
+    "max_completion_tokens": Refused(),
+    "use_beam_search": Refused((False,)),
+    "n": Refused((1,)),
+    "length_penalty": Refused((1,)),
+    "include_stop_str_in_output": Refused((False,)),
+    "hotwords": Refused(("",)),
+    "to_language": Refused(("en",)),
+    "stream_include_usage": Refused((False,)),
+    "stream_continuous_usage_stats": Refused((False,)),
+    "vllm_xargs": Refused(({},)),
+}
+"""Fields of transcriptions and translations."""
+
 PREDICTIONS: KnownFields = {
     "options": WithoutEffect("settings of Hugging Face's queue"),
 }

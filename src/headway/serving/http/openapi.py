@@ -33,12 +33,14 @@ REFUSALS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A route. handler: answers it. body: the type of its body; None if it has none."""
+    """A route. handler: answers it. body: the type of its body; None if it has none. takes, media:
+    the media types of its body and of its reply."""
 
     method: str
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     body: type | None = None
+    takes: str = "application/json"
     streams: bool = False
     media: str = "application/json"
 
@@ -81,9 +83,12 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, o
 
 
 def _schema_of(kind: type) -> dict[str, object]:
-    """Return the schema of a type that msgspec does not know: any JSON."""
+    """Return the schema of a type that msgspec does not know: any JSON.
+
+    It must not be empty: msgspec takes an empty schema for none.
+    """
     assert kind is object, kind
-    return {}
+    return {"description": "any JSON"}
 
 
 _TEXT = {"type": ["string", "null"]}
@@ -130,7 +135,7 @@ def _operation(endpoint: Endpoint, bodies: Mapping[type, object]) -> dict[str, o
         operation["parameters"] = [name]
     if endpoint.body is not None:
         schema = {"schema": bodies[endpoint.body]}
-        operation["requestBody"] = {"required": True, "content": {"application/json": schema}}
+        operation["requestBody"] = {"required": True, "content": {endpoint.takes: schema}}
     return operation
 
 

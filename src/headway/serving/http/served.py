@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from headway.bundle import Bundle, TextEmbedding, TextGenerating
+from headway.bundle import Bundle, TextEmbedding, TextGenerating, Transcribing
 from headway.interop import ChatTemplate
 from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
@@ -145,4 +145,7 @@ def routes_of(model: ServedModel) -> list[str]:
         routes += ["/v1/completions", *(["/v1/chat/completions"] if model.template else [])]
     if isinstance(model.bundle, TextEmbedding):
         routes += ["/v1/embeddings", "/embed"]
+    if isinstance(model.bundle, Transcribing):
+        routes += ["/v1/audio/transcriptions"]
+        routes += ["/v1/audio/translations"] if model.bundle.translates else []
     return routes

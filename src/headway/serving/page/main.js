@@ -4,6 +4,7 @@ import {formOf, stop} from "./form.js";
 import {chatting, continuing} from "./generate.js";
 import {answering, captioning, classifyingImage, classifyingText, comparing, filling, tagging} from "./predict.js";
 import {explained, send, session} from "./server.js";
+import {transcribing} from "./transcribe.js";
 import {translating} from "./translate.js";
 
 // Route -> name of the form and the function that makes it. A model has those of its routes, in this order.
@@ -13,6 +14,7 @@ const FORMS = [
   ["/translate", "Translate", translating],
   ["/classify", "Classify", (model, route) => (takesFiles(model, route) ? classifyingImage : classifyingText)(model, route)],
   ["/caption", "Caption", captioning],
+  ["/v1/audio/transcriptions", "Transcribe", transcribing],
   ["/answer", "Answer", answering],
   ["/tag", "Tag", tagging],
   ["/fill", "Fill", filling],

@@ -1,14 +1,20 @@
-// The input of a model of images: a file that is chosen, dropped or pasted, with a preview, or a drawing.
+// The input of a model of images or sounds: a file that is chosen, dropped or pasted, with a preview, or a drawing.
 import {button, el} from "./dom.js";
 import {drawing} from "./drawing.js";
 import {Missing} from "./server.js";
 
-// described: {channels, bright, padded} of the model's images. changed(): called after each new image.
+// described: {channels, bright, padded} of the model's images, or {noun, accept, kind} of other files: in words, for the
+// dialog of the browser, and the type of what may be pasted. changed(): called after each new image.
 // file() of the result: the file of the image; it throws Missing without one.
 export function picture(described, changed) {
   const {channels, padded, bright} = described ?? {};
-  const noun = padded ? "an image or a sound" : "an image"; // the spectrogram of a sound is padded, not scaled
-  const input = el("input", {type: "file", id: "file", class: "unseen", accept: padded ? "image/*,audio/wav" : "image/*"});
+  const {noun, accept, kind} = {
+    noun: padded ? "an image or a sound" : "an image", // the spectrogram of a sound is padded, not scaled
+    accept: padded ? "image/*,audio/wav" : "image/*",
+    kind: "image/",
+    ...described,
+  };
+  const input = el("input", {type: "file", id: "file", class: "unseen", accept});
   const preview = el("div", {class: "preview"});
   const local = {file: null, drawn: null, address: null};
 
@@ -39,7 +45,7 @@ export function picture(described, changed) {
   });
   const paste = (event) => {
     if (!choose.isConnected) return document.removeEventListener("paste", paste);
-    take([...event.clipboardData.files].find((file) => file.type.startsWith("image/")));
+    take([...event.clipboardData.files].find((file) => file.type.startsWith(kind)));
   };
   document.addEventListener("paste", paste);
   const clear = () => {

@@ -18,12 +18,13 @@ class Refusal extends Error {
   }
 }
 
-// Sends a request; without a body, it is a GET.
+// Sends a request; without a body, it is a GET. A body that is no form is sent as JSON.
 export async function send(path, body, signal) {
   const headers = {};
-  if (body !== undefined) headers["content-type"] = "application/json";
+  const isForm = body instanceof FormData; // the browser writes its type, with the boundary
+  if (body !== undefined && !isForm) headers["content-type"] = "application/json";
   if (session.key) headers.authorization = `Bearer ${session.key}`;
-  const reply = await fetch(path, {method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : JSON.stringify(body), signal});
+  const reply = await fetch(path, {method: body === undefined ? "GET" : "POST", headers, body: body === undefined || isForm ? body : JSON.stringify(body), signal});
   if (reply.ok) return reply;
   let message = `${reply.status} ${reply.statusText}`;
   try {
@@ -75,8 +76,14 @@ function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-// The request as a command for a shell. file: its name, if the body is a file instead of JSON.
-export function curl({path, body, file}) {
+// The request as a command for a shell. file: its name, if the body is a file instead of JSON. form: the fields beside it, if
+// the body is a form.
+export function curl({path, body, form, file}) {
+  if (form) {
+    const fields = [...Object.entries(form).map(([name, value]) => `${name}=${value}`), `file=@${file}`];
+    const key = session.key ? ['-H "Authorization: Bearer $(cat key.txt)"'] : [];
+    return [`curl ${quoted(location.origin + path)}`, ...key, ...fields.map((field) => `-F ${quoted(field)}`)].join(" \\\n  ");
+  }
   const query = file ? `?model=${encodeURIComponent(body.model)}` : "";
   const lines = [`curl ${quoted(location.origin + path + query)}`];
   if (session.key) lines.push('-H "Authorization: Bearer $(cat key.txt)"');

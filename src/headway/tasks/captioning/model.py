@@ -11,7 +11,6 @@ import torch
 
 from headway import interop
 from headway.base.errors import DataError, UsageError
-from headway.base.files import read_json
 from headway.base.settings import BEAMS, SEED, count, override, required, setting, with_default
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
@@ -346,11 +345,12 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
         decoder is its target shifted by one token. Raises UsageError if the caption is too long.
         """
         images = image_of(self.reader.images, image, self.device)
+        limit = self.model.max_length
         if text is None:
             tokens = list(self.search_tensors(images, language)[0][0].tokens)
+            tokens = tokens[: None if limit is None else limit - 1]  # the last is never read
         else:
             tokens = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
-        limit = self.model.max_length
         if limit is not None and len(tokens) >= limit:
             raise UsageError(
                 f"the caption has {len(tokens)} tokens, but the model has learned positions for at "
@@ -409,10 +409,11 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
 def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> CaptionerBundle:
     """Make a bundle of the model with the tokenizer and the image reader of the folder.
 
-    It has one language; captions start with the token `decoder_start_token_id` of config.json.
+    It has one language; captions start with the token `decoder_start_token_id` of
+    generation_config.json, or of config.json or its decoder.
     """
     tokenizer = interop.read_tokenizer(folder)
-    start = read_json(folder / CONFIG_FILE).get("decoder_start_token_id")
+    start = interop.read_start_token(folder)
     if isinstance(tokenizer, MissingTokenizer):
         tokenizer.size = model.config.gpt.vocabulary
     elif type(start) is int:

@@ -19,7 +19,7 @@ from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged
 from headway.tasks.job import Emit, TextPairs
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
-from headway.text import EncoderTokenizer
+from headway.text import EncoderTokenizer, PretrainedTokenizer
 
 FILE = "pairs.json"
 PAIRS = ExampleFiles(
@@ -201,12 +201,15 @@ def _describe_loss(train: list[SimilarTexts], config: EmbedRunConfig) -> str:
     return f"cosines are fitted to {config.data.score!r}: {low:g} becomes 0, {high:g} becomes 1"
 
 
-def encoded(pairs: list[SimilarTexts], tokenizer: EncoderTokenizer, length: int) -> SimilarPairs:
+def encoded(
+    pairs: list[SimilarTexts], tokenizer: EncoderTokenizer | PretrainedTokenizer, length: int
+) -> SimilarPairs:
     """Encode pairs with special tokens, and truncate texts to `length` tokens."""
+    before, after = tokenizer.frame
+    room = max(0, length - len(before) - len(after))
 
     def side(texts: list[str]) -> list[list[int]]:
-        rows = tokenizer.encode_batch(texts)
-        return [tokenizer.special_tokens.frame(row, room=length)[0] for row in rows]
+        return [[*before, *ids[:room], *after] for ids in tokenizer.encode_batch(texts)]
 
     scores = [pair.score for pair in pairs if pair.score is not None]
     first, second = side([pair.first for pair in pairs]), side([pair.second for pair in pairs])

@@ -20,7 +20,7 @@ from headway.base.settings import override
 from headway.base.shapes import Bool, Float, Tensor
 from headway.base.sharing import Share
 from headway.blocks import Pooling, pool_text
-from headway.bundle import EncoderBundle
+from headway.bundle import EmbedderBundle, EmbeddingBundle, EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
@@ -48,8 +48,9 @@ from headway.tasks.sentence_embedding.data import (
     share_texts,
     similar_texts,
 )
+from headway.tasks.sentence_embedding.model import from_hugging_face, to_hugging_face
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts
-from headway.tasks.task import Task
+from headway.tasks.task import BundleSpec, Task
 from headway.training.objectives.contract import FramedTexts, Loss
 
 
@@ -193,7 +194,7 @@ def reads_pairs(path: Path) -> bool:
 
 
 def read_examples(
-    bundle: EncoderBundle,
+    bundle: EmbeddingBundle,
     paths: Sequence[Path],
     config: RunSettings | None,
     options: EmbedScoring,
@@ -204,20 +205,20 @@ def read_examples(
 
 
 def held_out_examples(
-    bundle: EncoderBundle, run: Path, config: RunSettings, options: EmbedScoring
+    bundle: EmbeddingBundle, run: Path, config: RunSettings, options: EmbedScoring
 ) -> SimilarPairs:
     """Read and encode the held-out pairs of a run."""
     return _encoded(bundle, similar_texts(config.data)[1], config.data)
 
 
 def _encoded(
-    bundle: EncoderBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
+    bundle: EmbeddingBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
 ) -> SimilarPairs:
     return encoded(pairs, bundle.tokenizer, min(data.max_length, bundle.config.max_length))
 
 
 def evaluate(
-    bundle: EncoderBundle, pairs: SimilarPairs, options: EmbedScoring, share: Share
+    bundle: EmbeddingBundle, pairs: SimilarPairs, options: EmbedScoring, share: Share
 ) -> Scores:
     """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
@@ -235,7 +236,7 @@ def evaluate(
 
 
 def _vectors(
-    bundle: EncoderBundle, rows: Sequence[Sequence[int]], share: Share
+    bundle: EmbeddingBundle, rows: Sequence[Sequence[int]], share: Share
 ) -> Float[Tensor, "N D"]:
     """Compute the vectors of texts, normalised to length 1."""
     return F.normalize(bundle.pooled(rows, bundle.pooling, share), dim=-1).cpu()
@@ -283,6 +284,11 @@ SENTENCE_EMBEDDING = Task(
     held_out=held_out_examples,
     reads=reads_pairs,
     show_scores=score_lines,
+    bundles={
+        "gpt-embedder": BundleSpec(
+            bundle=EmbedderBundle, foreign=from_hugging_face, export=to_hugging_face
+        )
+    },
     next_commands=(
         'similar {run} "..." TEXTS',
         "embed {run} TEXTS --output vectors.npz",

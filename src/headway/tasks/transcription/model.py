@@ -95,6 +95,11 @@ class TranscriberBundle(StoredBundle, Attending):
         return tuple(self.reader.tokens.languages)
 
     @property
+    def translates(self) -> bool:
+        """Whether the model translates into English."""
+        return bool(self.languages) and self.reader.tokens.translate is not None
+
+    @property
     def window(self) -> int:
         """The number of frames that the model reads at once: 3,000 are 30 seconds."""
         return 2 * int(self.model.config.source_positions)
@@ -183,7 +188,7 @@ class TranscriberBundle(StoredBundle, Attending):
                 f"the model does not transcribe the language {language!r}",
                 hint=f"it has {', '.join(known)}",
             )
-        if translate and self.reader.tokens.translate is None:
+        if translate and not self.translates:
             raise UsageError("this model does not translate", hint="leave out --translate")
 
     @torch.inference_mode()

@@ -64,11 +64,14 @@ class FastDecoderOnly(DecoderOnly):
     cache_type = FastCache
 
     def forward(
-        self, x: Float[Tensor, "B T D"], documents: Documents | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        documents: Documents | None = None,
+        mask: Mask | None = None,
     ) -> Float[Tensor, "B T D"]:
         if not _is_chain(self, x):
-            return super().forward(x, documents)
-        return _chained(self, x, Mask(causal=True, documents=documents))
+            return super().forward(x, documents, mask)
+        return _chained(self, x, mask or Mask(causal=True, documents=documents))
 
     def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
         cache = state.cache
