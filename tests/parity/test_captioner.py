@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 import headway
 from headway.base.errors import DataError, UsageError
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import build, read, write_captioner
 from headway.models import Captioner
 from headway.tasks.captioning.model import CaptionerBundle
@@ -63,7 +64,7 @@ def test_a_captioner_saved_by_transformers_has_the_same_logits(encoder, tied, tm
 
 def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    exported = export_hugging_face(bundle, folder)
+    exported = export(bundle, folder, HUGGING_FACE)
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.tokens == 16
     exported_model, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True

@@ -19,6 +19,7 @@ from headway.base.settings import override
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
 from headway.data.encoder_batches import EncoderBatch
+from headway.data.overlap import Sides
 from headway.data.split import check_known
 from headway.data.stream import Array, Batches
 from headway.evaluation import number_scores, score_classes
@@ -351,6 +352,16 @@ def score_lines(scores: Scores) -> list[str]:
     return [f"{metrics_line(scores)}   {scores.counts['correct']:,} of {count:,} {unit} correct"]
 
 
+def sides(config: RunSettings) -> Sides:
+    """Read the texts of a run."""
+    train, valid = labelled_texts(config.data)
+    return Sides(train=map(_content, train), held_out=map(_content, valid))
+
+
+def _content(text: LabelledText) -> str:
+    return text.text if text.second is None else f"{text.text}\n{text.second}"
+
+
 CLASSIFICATION = Task(
     name="classification",
     config=ClassifyRunConfig,
@@ -361,6 +372,7 @@ CLASSIFICATION = Task(
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     show_scores=score_lines,
     bundles={
         "gpt-classifier": BundleSpec(bundle=ClassifierBundle),

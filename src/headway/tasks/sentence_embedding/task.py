@@ -19,6 +19,7 @@ from headway.base.shapes import Float, Tensor
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
+from headway.data.overlap import Sides
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
@@ -212,6 +213,15 @@ def score_lines(scores: Scores) -> list[str]:
     return ["   ".join([*numbers, f"{scores.counts['pairs']:,} pairs"])]
 
 
+def sides(config: EmbedRunConfig) -> Sides:
+    """Read the pairs of a run."""
+    train, valid = similar_texts(config.data)
+    return Sides(
+        train=(f"{pair.first}\n{pair.second}" for pair in train),
+        held_out=(f"{pair.first}\n{pair.second}" for pair in valid),
+    )
+
+
 SENTENCE_EMBEDDING = Task(
     name="sentence_embedding",
     config=EmbedRunConfig,
@@ -222,6 +232,7 @@ SENTENCE_EMBEDDING = Task(
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     reads=reads_pairs,
     show_scores=score_lines,
     next_commands=(

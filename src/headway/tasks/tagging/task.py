@@ -20,6 +20,7 @@ from headway.base.shapes import Bool, Int, Tensor
 from headway.base.sharing import WHOLE, Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
+from headway.data.overlap import Sides
 from headway.data.split import check_known
 from headway.data.word_targets import WordBatch
 from headway.evaluation.scores import Metric, Scores
@@ -287,6 +288,15 @@ def score_lines(scores: Scores) -> list[str]:
     return [*lines, f"{accuracy}   loss {scores['loss']:.3f}"]
 
 
+def sides(config: TagRunConfig) -> Sides:
+    """Read the sentences of a run."""
+    train, valid = tagged_sentences(config.data)
+    return Sides(
+        train=(" ".join(sentence.words) for sentence in train),
+        held_out=(" ".join(sentence.words) for sentence in valid),
+    )
+
+
 TAGGING = Task(
     name="tagging",
     config=TagRunConfig,
@@ -297,6 +307,7 @@ TAGGING = Task(
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     show_scores=score_lines,
     bundles={
         "bert-tagger": BundleSpec(

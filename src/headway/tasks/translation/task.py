@@ -14,6 +14,7 @@ from headway.tasks.task import (
 from headway.tasks.translation import comparison, libretranslate
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
+from headway.tasks.translation.data import sides
 from headway.tasks.translation.document_translation import (
     DocumentOptions,
     document_lines,
@@ -50,6 +51,7 @@ TRANSLATION = Task(
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     show_scores=score_lines,
     bundles={
         "translator": BundleSpec(
