@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 import headway
 from bench.peers import by_ctranslate2
-from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.target import export
 from headway.tasks.opening import load_as
 from headway.tasks.translation.bundle import TranslatorBundle
 
@@ -36,7 +37,7 @@ def main(run: str, file: str) -> None:
     for dtype in ("float32", "int8"):
         with TemporaryDirectory() as temporary:
             folder = Path(temporary) / dtype
-            export_ctranslate2(bundle, folder, dtype)
+            export(bundle, folder, CTRANSLATE2, dtype)
             for beam, results in ours.items():
                 theirs = by_ctranslate2(str(folder), beam_size=beam, **options)(texts)
                 equal = sum(a == b.strip() for a, b in zip(results, theirs, strict=True))

@@ -73,6 +73,7 @@ def test_a_run_folder_has_its_files(working_folder):
     assert {p.name for p in (run / "checkpoints").iterdir()} == {"step-25", "step-30"}
     assert {p.name for p in (run / "model").iterdir()} == {
         "MANIFEST.json",
+        "README.md",
         "config.json",
         "model.safetensors",
         "tokenizer.json",

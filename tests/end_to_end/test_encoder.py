@@ -58,7 +58,13 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
     ):
         assert part in output, part
     names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
-    assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
+    assert names == {
+        "MANIFEST.json",
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
     (predictions,) = load(working_folder / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
     assert len(predictions) == 3
 

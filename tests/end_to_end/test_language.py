@@ -30,7 +30,13 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
     assert "\n   output " in output
     assert "generate runs/a" in output and "batches of 30 tokens" in output
     names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
-    assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
+    assert names == {
+        "MANIFEST.json",
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
     assert headway(
         "generate", "runs/a", "the fox", "--max-tokens", "4", cwd=working_folder
     ).stdout.strip()

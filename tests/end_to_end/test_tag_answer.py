@@ -52,6 +52,7 @@ def test_training_reports_its_progress_and_saves_bundles(working_folder):
     names = {path.name for path in (working_folder / "runs" / "t" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
+        "README.md",
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -69,6 +70,7 @@ def test_training_reports_its_progress_and_saves_bundles(working_folder):
     names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
+        "README.md",
         "config.json",
         "model.safetensors",
         "tokenizer.json",

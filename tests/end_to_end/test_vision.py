@@ -45,6 +45,7 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
     names = {path.name for path in (working_folder / "runs" / "v" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
+        "README.md",
         "config.json",
         "model.safetensors",
         "images.json",

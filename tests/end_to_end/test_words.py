@@ -49,7 +49,7 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
         assert part in output, part
     assert "words nearest runs/r" in output
     run = working_folder / "runs" / "r"
-    files = {"MANIFEST.json", "config.json", "model.safetensors", "vocabulary.json"}
+    files = {"MANIFEST.json", "README.md", "config.json", "model.safetensors", "vocabulary.json"}
     assert {path.name for path in (run / "model").iterdir()} == files
     losses = [row["loss"] for row in rows(run / "metrics.jsonl") if row["kind"] == "valid"]
     assert len(losses) == 3 and losses[-1] < losses[0]

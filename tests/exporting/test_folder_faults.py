@@ -9,8 +9,9 @@ import torch
 from headway.base.errors import HeadwayError
 from headway.base.tensors import read_tensors, write_tensors
 from headway.bundle import TextBundle
-from headway.exporting.ctranslate2 import CTRANSLATE2, export_ctranslate2
-from headway.exporting.hugging_face import HUGGING_FACE, export_hugging_face
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.exporting.verified import compare_models
 from headway.interop import ctranslate2_spec as specification
 from tests.fixtures.bundles import translator
@@ -28,7 +29,7 @@ def exported(tmp_path_factory):
     made = model(tokenizer, **LLAMA, layers="l", window=7)
     bundle = TextBundle(made, tokenizer)
     folder = tmp_path_factory.mktemp("hf") / "out"
-    assert len(export_hugging_face(bundle, folder).difference) == 2
+    assert len(export(bundle, folder, HUGGING_FACE).difference) == 2
     return bundle, folder
 
 
@@ -36,7 +37,7 @@ def verify(target, bundle, folder):
     """Compare a folder with the bundle as an export does."""
     (first, *_) = [*target.run(bundle, folder)]
     texts = target.real_texts(bundle)
-    compare_models(bundle.model, first.bundle.model, "here", target.tolerance, texts)
+    compare_models(bundle.model, first.bundle.model, "here", target.tolerance(bundle), texts)
     target.compare_files(bundle, first.bundle, folder, "here")
 
 
@@ -141,7 +142,7 @@ def there(tmp_path_factory):
     pytest.importorskip("ctranslate2")
     bundle = translator(norm="pre")
     folder = tmp_path_factory.mktemp("ct2") / "out"
-    assert export_ctranslate2(bundle, folder).tokens > 0
+    assert export(bundle, folder, CTRANSLATE2).tokens > 0
     return bundle, folder
 
 
@@ -194,5 +195,5 @@ WEIGHT_FAULTS = {
 def test_a_broken_matrix_of_ctranslate2_is_found(there, tmp_path, monkeypatch, fault):
     monkeypatch.setattr(specification, "_fill_linear", filled_otherwise(WEIGHT_FAULTS[fault]))
     with pytest.raises(HeadwayError, match="the folder was removed"):
-        export_ctranslate2(there[0], tmp_path / "out")
+        export(there[0], tmp_path / "out", CTRANSLATE2)
     assert not list(tmp_path.iterdir())

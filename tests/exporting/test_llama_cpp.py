@@ -4,7 +4,7 @@ import pytest
 
 from headway.bundle import TextBundle
 from headway.exporting.opened import opened_export
-from headway.interop import export_gguf
+from headway.interop import write_gguf
 from headway.runs.evaluation import evaluate_model
 from tests.fixtures.gguf_models import LLAMA, TEXT, bpe, model
 
@@ -20,7 +20,8 @@ def test_llama_cpp_scores_a_text_as_the_model_does(tmp_path):
     expected = evaluate_model(bundle, None, [text], {"length": 47}).scores
     scores = {}
     for dtype, name in (("float32", "F32"), ("int8", "Q8_0")):
-        folder = export_gguf(bundle.model, tokenizer, tmp_path / dtype, dtype).folder
+        folder = tmp_path / dtype
+        write_gguf(bundle.model, tokenizer, folder, dtype)
         with opened_export(folder / "model.gguf") as opened:
             assert opened.dtype == name and opened.runtime.startswith("xllamacpp")
             assert all(bool(p.isnan().all()) for p in opened.bundle.model.parameters())

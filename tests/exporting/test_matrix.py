@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from headway.base.errors import UsageError
-from headway.exporting.ctranslate2 import CTRANSLATE2
-from headway.exporting.hugging_face import HUGGING_FACE
-from headway.exporting.onnx.export import ONNX
-from headway.exporting.pt2 import PT2
 from headway.exporting.target import export
-from headway.tasks.opening import spec_of
-from tests.fixtures.export_matrix import CELLS, FAMILIES, TARGETS, TEXTS, YES
+from headway.exporting.targets import TARGETS
+from tests.fixtures.export_matrix import CELLS, COLUMNS, FAMILIES, YES
 
 DOCS = Path(__file__).parents[2] / "docs/howto/export.md"
 NO = "no: "
-BY_NAME = {"hf": HUGGING_FACE, "onnx": ONNX, "ctranslate2": CTRANSLATE2, "pt2": PT2}
 PACKAGES = {
     "hf": ["transformers"],
     "onnx": ["onnxruntime", "onnxscript"],
@@ -29,7 +24,7 @@ PACKAGES = {
 EVERY = [
     (family, target, cell)
     for family, cells in CELLS.items()
-    for target, cell in zip(TARGETS, cells, strict=True)
+    for target, cell in zip(COLUMNS, cells, strict=True)
 ]
 POSSIBLE = [cell for cell in EVERY if not cell[2].startswith(NO)]
 QUICK = [cell for cell in POSSIBLE if cell[1] in ("hf", "ctranslate2")]
@@ -41,18 +36,11 @@ def exported(family, target, folder):
     for package in PACKAGES[target]:
         pytest.importorskip(package)
     bundle = FAMILIES[family]()
-    if target == "gguf":
-        spec = spec_of(bundle.config.family)
-        if spec.export_to_gguf is None:
-            raise UsageError(TEXTS)
-        done = spec.export_to_gguf(bundle, folder, "float32")
-        print(f"\nMATRIX {family} | {target} | {done.difference:.1e} | {done.steps} tokens")
-        return done.architecture
-    done = export(bundle, folder, BY_NAME[target])
+    done = export(bundle, folder, TARGETS[target])
     print(f"\nMATRIX {family} | {target} | {dict(done.difference)} | {done.tokens} tokens")
     writes = family.startswith(("language model", "translator", "captioner"))
     assert done.tokens >= 16 or not writes
-    return done.architecture if target == "hf" else YES
+    return done.architecture if target in ("hf", "gguf") else YES
 
 
 @pytest.mark.parametrize(("family", "target", "cell"), QUICK)

@@ -1,13 +1,21 @@
 """Further settings as ONNX, beside the families of `test_matrix`: a number or a reason."""
 
+from contextlib import closing
+from dataclasses import replace
+
 import pytest
 import torch
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.exporting.families import FAMILIES
-from headway.exporting.onnx.export import export_onnx, open_export
+from headway.exporting.onnx.export import ONNX, open_export
+from headway.exporting.pt2 import PT2
+from headway.exporting.target import export
 from headway.exporting.verified import compare_models
+from headway.models import BertClassifier
 from headway.models.registry import MODELS
+from headway.tasks.classification.model import ClassifierBundle
+from headway.tasks.classification.reader import Numbers
 from tests.fixtures.bundles import BUNDLES, MODERN, gpt, image_encoder, translator
 
 pytest.importorskip("onnxruntime")
@@ -33,7 +41,7 @@ POSSIBLE = [*FURTHER, "gpt alibi post-norm", "encoder shared", "encoder without 
 @pytest.mark.parametrize("name", POSSIBLE)
 def test_further_settings_are_the_same_in_every_runtime(tmp_path, name, record_property):
     torch.manual_seed(0)
-    exported = export_onnx(EVERY[name](), tmp_path / "out")
+    exported = export(EVERY[name](), tmp_path / "out", ONNX)
     record_property("difference", str(exported.difference))
     print(
         f"\nMATRIX {name}: {exported.architecture} {exported.difference} {exported.tokens} tokens"
@@ -44,13 +52,13 @@ def test_further_settings_are_the_same_in_every_runtime(tmp_path, name, record_p
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_graph_is_refused_with_the_reason(tmp_path, name):
     with pytest.raises(UsageError, match=REFUSED[name]):
-        export_onnx(EVERY[name](), tmp_path / "out")
+        export(EVERY[name](), tmp_path / "out", ONNX)
     assert not list(tmp_path.iterdir())
 
 
 def test_linear_attention_is_refused_with_the_reason(tmp_path):
     with pytest.raises(UsageError, match="attention=linear"):
-        export_onnx(gpt(attention="linear"), tmp_path / "out")
+        export(gpt(attention="linear"), tmp_path / "out", ONNX)
 
 
 def test_every_registered_family_has_a_graph_or_is_refused():
@@ -60,12 +68,29 @@ def test_every_registered_family_has_a_graph_or_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("target", [ONNX, PT2], ids=["onnx", "pt2"])
+def test_a_regression_predicts_on_the_scale_of_its_labels(tmp_path, target):
+    classes = EVERY["classifier"]()
+    model = BertClassifier(classes.model.bert, 1, "first").eval()
+    numbers = Numbers(mean=50.0, deviation=20.0, lowest=0.0, highest=100.0)
+    reader = replace(classes.reader, labels=(), numbers=numbers)
+    bundle = ClassifierBundle(model, reader)
+    folder = export(bundle, tmp_path / "out", target).folder
+    with closing(target.run(bundle, folder)) as runtimes:
+        for one in runtimes:
+            texts = ["The old baker waves.", "a"]
+            outputs = one.bundle.logits(texts)[:, 0]
+            assert outputs.tolist() == pytest.approx(bundle.score(texts), abs=1e-3)
+            assert one.bundle.score(texts) == outputs.tolist() and float(outputs.min()) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "int8", "int4"])
 @pytest.mark.parametrize("name", ["gpt", "classifier", "translator", "image classifier"])
 def test_fewer_bits_take_less_room_and_are_measured(tmp_path, name, dtype):
     bundle = EVERY[name]()
-    plain = export_onnx(bundle, tmp_path / "plain")
-    small = export_onnx(bundle, tmp_path / "small", dtype)
+    plain = export(bundle, tmp_path / "plain", ONNX)
+    small = export(bundle, tmp_path / "small", ONNX, dtype)
     assert small.size < plain.size and 1e-5 < small.rounding < 1
     print(f"\nMATRIX {name} {dtype}: {plain.size} -> {small.size}, {small.rounding:.2g}")
 
@@ -86,6 +111,6 @@ def test_fewer_bits_take_less_room_and_are_measured(tmp_path, name, dtype):
 def test_a_graph_of_other_settings_is_found(tmp_path, kept, changed):
     bundle, other = gpt(**kept), gpt(**changed)
     other.model.load_state_dict(bundle.model.state_dict(), strict=False)
-    exported = export_onnx(other, tmp_path / "out")
+    exported = export(other, tmp_path / "out", ONNX)
     with pytest.raises(HeadwayError, match="the folder was removed"):
         compare_models(bundle.model, open_export(exported.folder).model, "here")

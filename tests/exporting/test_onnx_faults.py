@@ -9,8 +9,9 @@ import torch
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import TextBundle
 from headway.exporting.described import compare_files
-from headway.exporting.onnx.export import export_onnx, open_export
+from headway.exporting.onnx.export import ONNX, open_export
 from headway.exporting.opened import opened_export
+from headway.exporting.target import export
 from headway.exporting.verified import check_scores, compare_models, compare_readers
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.gguf_models import GPT2, bpe, model
@@ -25,7 +26,7 @@ def exported(tmp_path_factory):
     """A small GPT-2 and its verified export."""
     tokenizer = bpe()
     bundle = TextBundle(model(tokenizer, **GPT2), tokenizer)
-    return bundle, export_onnx(bundle, tmp_path_factory.mktemp("gpt") / "onnx")
+    return bundle, export(bundle, tmp_path_factory.mktemp("gpt") / "onnx", ONNX)
 
 
 @pytest.fixture
@@ -122,13 +123,13 @@ def test_a_graph_of_nan_is_no_success(exported):
 def test_a_folder_that_exists_stays(exported, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="exists"):
-        export_onnx(exported[0], tmp_path / "out")
+        export(exported[0], tmp_path / "out", ONNX)
 
 
 def test_a_missing_package_is_named(exported, tmp_path, monkeypatch):
     monkeypatch.setattr("headway.exporting.onnx.running.find_spec", lambda name: None)
     with pytest.raises(UsageError) as raised:
-        export_onnx(exported[0], tmp_path / "out")
+        export(exported[0], tmp_path / "out", ONNX)
     assert raised.value.hint == "pip install 'headway[onnx]'"
     assert not (tmp_path / "out").exists()
 

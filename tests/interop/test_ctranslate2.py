@@ -9,7 +9,8 @@ import torch
 import headway
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import TextBundle
-from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.target import export
 from headway.interop import ctranslate2 as conversion
 from headway.interop import ctranslate2_spec as specification
 from headway.models import GPTConfig, TranslatorConfig
@@ -94,7 +95,7 @@ def translator(**changes):
 @pytest.mark.parametrize("changes", TRANSLATORS, ids=str)
 def test_a_translator_translates_alike_there(tmp_path, changes):
     bundle = translator(**changes)
-    exported = export_ctranslate2(bundle, tmp_path / "out")
+    exported = export(bundle, tmp_path / "out", CTRANSLATE2)
     (difference,) = exported.difference.values()
     assert difference <= 1e-4 and exported.rounding == difference
     joint = bundle.tokenizer.joint
@@ -117,7 +118,7 @@ def test_a_translator_translates_alike_there(tmp_path, changes):
 @pytest.mark.parametrize("changes", LANGUAGE_MODELS, ids=str)
 def test_a_language_model_continues_a_text_alike_there(tmp_path, changes):
     bundle = gpt(**changes)
-    exported = export_ctranslate2(bundle, tmp_path / "out")
+    exported = export(bundle, tmp_path / "out", CTRANSLATE2)
     assert max(exported.difference.values()) <= 1e-4 and exported.texts >= 5
     loaded = ctranslate2.Generator(str(exported.folder), intra_threads=1)
     for text in TEXTS[:2]:
@@ -133,7 +134,7 @@ def test_a_language_model_continues_a_text_alike_there(tmp_path, changes):
 def test_a_vocabulary_larger_than_the_tokenizer_is_filled_up(tmp_path):
     bundle = gpt()
     large = gpt(vocabulary=bundle.tokenizer.size + 7)
-    exported = export_ctranslate2(TextBundle(large.model, bundle.tokenizer), tmp_path / "out")
+    exported = export(TextBundle(large.model, bundle.tokenizer), tmp_path / "out", CTRANSLATE2)
     names = json.loads((exported.folder / "vocabulary.json").read_text())
     assert len(set(names)) == bundle.tokenizer.size + 7
 
@@ -143,7 +144,7 @@ def test_small_numbers_make_a_small_file_and_their_rounding_is_reported(tmp_path
     before = [parameter.clone() for parameter in bundle.model.parameters()]
     sizes = {}
     for dtype in conversion.DTYPES:
-        exported = export_ctranslate2(bundle, tmp_path / dtype, dtype)
+        exported = export(bundle, tmp_path / dtype, CTRANSLATE2, dtype)
         sizes[dtype] = (exported.folder / "model.bin").stat().st_size
         (difference,) = exported.difference.values()
         assert difference <= 1e-4 and (exported.rounding > difference) == (dtype != "float32")
@@ -158,7 +159,7 @@ def test_small_numbers_make_a_small_file_and_their_rounding_is_reported(tmp_path
 def test_a_quantised_model_is_exported_with_the_values_of_its_numbers(tmp_path):
     bundle = translator()
     quantize(bundle.model, "int8")
-    exported = export_ctranslate2(bundle, tmp_path / "out")
+    exported = export(bundle, tmp_path / "out", CTRANSLATE2)
     assert max(exported.difference.values()) <= 1e-4
 
 
@@ -175,7 +176,7 @@ def test_all_settings_that_cannot_be_represented_are_named_at_once():
 def test_a_model_that_cannot_be_represented_leaves_no_folder(tmp_path):
     bundle = translator(attention="additive")
     with pytest.raises(UsageError, match="attention=additive"):
-        export_ctranslate2(bundle, tmp_path / "out")
+        export(bundle, tmp_path / "out", CTRANSLATE2)
     assert not list(tmp_path.iterdir())
 
 
@@ -184,7 +185,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="exists"):
-        export_ctranslate2(bundle, tmp_path / "out")
+        export(bundle, tmp_path / "out", CTRANSLATE2)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
@@ -201,7 +202,7 @@ def test_an_export_that_computes_something_else_is_refused(tmp_path, monkeypatch
     bundle = translator(positions="rotary")
     monkeypatch.setattr(specification, *mistake)
     with pytest.raises(HeadwayError, match=r"differ by .*was removed"):
-        export_ctranslate2(bundle, tmp_path / "out")
+        export(bundle, tmp_path / "out", CTRANSLATE2)
     assert not list(tmp_path.iterdir())
 
 
@@ -217,7 +218,7 @@ def test_without_the_package_the_error_names_what_to_install(tmp_path, monkeypat
     monkeypatch.setattr(conversion, "import_module", missing)
     bundle = translator()
     with pytest.raises(UsageError) as raised:
-        export_ctranslate2(bundle, tmp_path / "out")
+        export(bundle, tmp_path / "out", CTRANSLATE2)
     assert raised.value.hint == "pip install 'headway[ctranslate2]'"
 
 

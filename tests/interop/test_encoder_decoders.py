@@ -8,8 +8,9 @@ import torch
 import headway
 from headway.base.errors import DataError, UsageError
 from headway.base.tensors import read_tensors
-from headway.exporting.ctranslate2 import export_ctranslate2
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import build, read, write, write_translator
 from headway.interop.hf_export_translator import with_halves
 from tests.fixtures.encoder_decoders import FAMILIES, inputs, saved, theirs_of
@@ -144,7 +145,7 @@ def test_a_bart_writes_the_forced_first_token_and_is_taught_with_it(tmp_path):
     assert list(best.tokens) == expected and best.tokens[0] == bpe.bos
     assert bundle.reading(text, "two dogs").ids["read"][:2] == [bpe.eos, bpe.bos]
     with pytest.raises(UsageError, match="a special token before every text"):
-        export_ctranslate2(bundle, tmp_path / "ct2")
+        export(bundle, tmp_path / "ct2", CTRANSLATE2)
     (contained,) = bundle.search([text], beam=4, contain=[["red"]])
     assert "red" in contained[0].text
 
@@ -167,7 +168,7 @@ def test_a_model_of_several_targets_needs_one(tmp_path):
 )
 def test_our_translator_translates_alike_in_transformers(tmp_path, changes, architecture):
     bundle = learned(make(**changes))
-    exported = export_hugging_face(bundle, tmp_path / "out")
+    exported = export(bundle, tmp_path / "out", HUGGING_FACE)
     assert exported.architecture == architecture and len(exported.difference) == 2
     kind = getattr(transformers, architecture)
     theirs, report = kind.from_pretrained(tmp_path / "out", output_loading_info=True)

@@ -6,8 +6,9 @@ import torch
 
 import headway
 from headway.base.settings import override
-from headway.exporting.ctranslate2 import export_ctranslate2
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import write_translator
 from headway.runs import recipe, train
 from headway.text import PretrainedSentenceTokenizer
@@ -34,7 +35,7 @@ def tagged():
 
 
 def test_transformers_translates_tagged_texts_alike(bundle, tmp_path):
-    exported = export_hugging_face(bundle, tmp_path / "hf")
+    exported = export(bundle, tmp_path / "hf", HUGGING_FACE)
     theirs = getattr(transformers, exported.architecture).from_pretrained(exported.folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported.folder)
     source = bundle.tokenizer.source
@@ -78,7 +79,7 @@ def _beginnings(exported, bundle, texts):
 
 def test_ctranslate2_translates_tagged_texts_alike(bundle, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
-    export_ctranslate2(bundle, tmp_path / "ct2")
+    export(bundle, tmp_path / "ct2", CTRANSLATE2)
     translator = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
     engine = tokenizers.Tokenizer.from_file(str(tmp_path / "ct2/tokenizer.json"))
     texts = [text for text in tagged() if "</s>" not in text]

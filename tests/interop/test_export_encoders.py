@@ -12,7 +12,8 @@ import headway
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import (
     encoder_tokenizers,
     read,
@@ -65,7 +66,7 @@ def albert(folder):
 )
 def test_transformers_loads_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
     model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
-    export_hugging_face(EncoderBundle(model, tokenizer), tmp_path / "hf")
+    export(EncoderBundle(model, tokenizer), tmp_path / "hf", HUGGING_FACE)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     check_agreement(tokenizer, reader)
     assert reader.model_max_length == 48
@@ -135,7 +136,7 @@ def test_a_model_in_training_mode_stays_in_it(tmp_path):
     model = with_noise(Bert(replace(TINY, dropout=0.5)))
     bundle = EncoderBundle(model, trained())
     model.train()
-    export_hugging_face(bundle, tmp_path / "hf")
+    export(bundle, tmp_path / "hf", HUGGING_FACE)
     assert model.training and model.encoder.training
 
 
@@ -152,7 +153,7 @@ def test_wrongly_written_weights_are_detected_and_removed(name, change, tmp_path
 
     monkeypatch.setattr("headway.interop.read", wrong)
     with pytest.raises(HeadwayError, match="differ by"):
-        export_hugging_face(EncoderBundle(with_noise(Bert(TINY)), trained()), tmp_path / "hf")
+        export(EncoderBundle(with_noise(Bert(TINY)), trained()), tmp_path / "hf", HUGGING_FACE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,7 +161,7 @@ def test_a_wrongly_written_tokenizer_is_detected_and_removed(tmp_path, monkeypat
     tokenizer = trained()
     monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
-        export_hugging_face(EncoderBundle(with_noise(Bert(TINY)), tokenizer), tmp_path / "hf")
+        export(EncoderBundle(with_noise(Bert(TINY)), tokenizer), tmp_path / "hf", HUGGING_FACE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +236,7 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # the model is not changed
     assert not bundle.logits(texts).requires_grad  # inference stores nothing for gradients
-    assert not bundle.with_label_scale().head.weight.is_inference()
+    assert not bundle.with_label_scale().model.head.weight.is_inference()
 
 
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,8 @@ import transformers
 from headway.base.errors import HeadwayError
 from headway.bundle import TextBundle
 from headway.cli.main import main
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import read_llama2c_tokenizer, read_tokenizer, write_text_model
 from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
@@ -39,7 +40,7 @@ def llama(folder):
 @pytest.mark.parametrize("kind", [byte_pair, characters, gpt2, llama])
 def test_transformers_encodes_as_the_tokenizer_does(kind, tmp_path):
     tokenizer = kind(tmp_path)
-    exported = export_hugging_face(TextBundle(random_gpt(WIDE), tokenizer), tmp_path / "hf")
+    exported = export(TextBundle(random_gpt(WIDE), tokenizer), tmp_path / "hf", HUGGING_FACE)
     assert exported.texts >= 5 and len(exported.difference) == 2
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert (reader.bos_token_id, reader.eos_token_id) == (tokenizer.bos, tokenizer.eos)
@@ -80,7 +81,7 @@ def test_an_exported_file_with_other_ids_is_detected(tmp_path, monkeypatch):
     tokenizer = llama(tmp_path)
     monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
-        export_hugging_face(TextBundle(random_gpt(WIDE), tokenizer), tmp_path / "hf")
+        export(TextBundle(random_gpt(WIDE), tokenizer), tmp_path / "hf", HUGGING_FACE)
     assert not (tmp_path / "hf").exists()
 
 

@@ -12,10 +12,10 @@ from headway.base.errors import DataError, HeadwayError
 from headway.interop import (
     ChatTemplate,
     FolderSettings,
-    export_gguf,
     gguf,
     gguf_tokenizer,
     read_gguf,
+    write_gguf,
 )
 from headway.interop.explanation import explain
 from headway.interop.gguf_reader import read_gguf_tokenizer
@@ -31,7 +31,7 @@ def written(folder, family="llama", train=characters, dtype="float32", **setting
     """Return the model, its tokenizer and the path of its file."""
     tokenizer = train()
     made = model(tokenizer, **FAMILIES[family])
-    export_gguf(made, tokenizer, folder, dtype, **settings)
+    write_gguf(made, tokenizer, folder, dtype, **settings)
     return made, tokenizer, folder / gguf.FILE
 
 

@@ -9,7 +9,8 @@ import transformers
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.bundle import TextBundle
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import NO_SETTINGS, read, write_text_model
 from tests.fixtures.hf_gpt import PROMPT, TINY, Bytes, load_in_transformers, random_gpt
 
@@ -58,7 +59,7 @@ class Letters(Bytes):
 @pytest.mark.parametrize("family", CONFIGS)
 def test_transformers_loads_it_and_continues_with_the_same_tokens(family, tmp_path):
     model, tokenizer = random_gpt(CONFIGS[family]), Bytes()
-    exported = export_hugging_face(bundle_of(model, tokenizer), tmp_path / "hf", family)
+    exported = export(bundle_of(model, tokenizer), tmp_path / "hf", HUGGING_FACE, family=family)
     assert len(exported.difference) == 2 and exported.texts == 13
     reference, reader = load_in_transformers(tmp_path / "hf")
     assert type(reference).__name__ == exported.architecture
@@ -90,7 +91,7 @@ def test_transformers_encodes_texts_as_the_tokenizer_does(kind, opening, tmp_pat
 
 def test_a_model_in_training_mode_stays_in_it(tmp_path):
     model = random_gpt(replace(TINY, dropout=0.5)).train()
-    export_hugging_face(bundle_of(model, Bytes()), tmp_path / "hf")
+    export(bundle_of(model, Bytes()), tmp_path / "hf", HUGGING_FACE)
     assert model.training and model.decoder.training
 
 
@@ -101,7 +102,7 @@ def test_wrongly_written_weights_are_detected_and_removed(tmp_path, monkeypatch)
 
     monkeypatch.setattr("headway.interop.read", wrong)
     with pytest.raises(HeadwayError, match="differ by"):
-        export_hugging_face(bundle_of(random_gpt(TINY), Bytes()), tmp_path / "hf")
+        export(bundle_of(random_gpt(TINY), Bytes()), tmp_path / "hf", HUGGING_FACE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,18 +131,22 @@ class Pairs(Letters):
 )
 def test_a_tokenizer_that_cannot_be_exported_leaves_no_file(tokenizer, message, tmp_path):
     with pytest.raises(HeadwayError, match=message):
-        export_hugging_face(bundle_of(random_gpt(TINY), tokenizer), tmp_path / "hf")
+        export(bundle_of(random_gpt(TINY), tokenizer), tmp_path / "hf", HUGGING_FACE)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_that_cannot_be_exported_leaves_no_file(tmp_path):
     with pytest.raises(UsageError, match="cannot be represented"):
-        export_hugging_face(
-            bundle_of(random_gpt(replace(TINY, attention="additive")), Bytes()), tmp_path / "hf"
+        export(
+            bundle_of(random_gpt(replace(TINY, attention="additive")), Bytes()),
+            tmp_path / "hf",
+            HUGGING_FACE,
         )
     with pytest.raises(UsageError, match="290 tokens, but the model's vocabulary 200"):
-        export_hugging_face(
-            bundle_of(random_gpt(replace(TINY, vocabulary=200)), Bytes()), tmp_path / "hf"
+        export(
+            bundle_of(random_gpt(replace(TINY, vocabulary=200)), Bytes()),
+            tmp_path / "hf",
+            HUGGING_FACE,
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -149,4 +154,4 @@ def test_a_model_that_cannot_be_exported_leaves_no_file(tmp_path):
 def test_existing_files_are_never_replaced(tmp_path):
     (tmp_path / "hf").mkdir()
     with pytest.raises(UsageError, match="exists already"):
-        export_hugging_face(bundle_of(random_gpt(TINY), Bytes()), tmp_path / "hf")
+        export(bundle_of(random_gpt(TINY), Bytes()), tmp_path / "hf", HUGGING_FACE)

@@ -8,7 +8,8 @@ import torch
 
 import headway
 from headway.base.errors import DataError, UsageError
-from headway.exporting.ctranslate2 import export_ctranslate2
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.target import export
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.command_line import write_corpus
 from tests.fixtures.encoder_decoders import SENTENCES, marian
@@ -103,7 +104,7 @@ def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
 def test_a_marian_is_exported_to_ctranslate2_with_its_sentencepiece_models(tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     bundle = headway.load(marian(tmp_path / "m")[1])
-    exported = export_ctranslate2(bundle, tmp_path / "ct2")
+    exported = export(bundle, tmp_path / "ct2", CTRANSLATE2)
     assert max(exported.difference.values()) <= 1e-4
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "ct2" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()

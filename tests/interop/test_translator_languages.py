@@ -8,8 +8,9 @@ import torch
 
 import headway
 from headway.base.errors import DataError, UsageError
-from headway.exporting.ctranslate2 import export_ctranslate2
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.ctranslate2 import CTRANSLATE2
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.inspection.alignment import align, links
 from headway.interop.translator_languages import M2M100_CODES
 from headway.tasks.translation.options import TranslateInput
@@ -95,7 +96,7 @@ def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
     folder, _, _ = folders[family]
     source, other = LANGUAGES[family][0], OTHERS[family.removesuffix("-first")]
     chosen = headway.load(folder).into(source, other)
-    exported = export_hugging_face(chosen, tmp_path / "out")
+    exported = export(chosen, tmp_path / "out", HUGGING_FACE)
     again = headway.load(exported.folder)
     assert again.tokenizer.source.language == other and again.tokenizer.target.language == source
     assert again.search(SENTENCES, beam=2) == chosen.search(SENTENCES, beam=2)
@@ -115,7 +116,7 @@ def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
         ((best,),) = chosen.search([text], beam=1)
         assert list(best.tokens) == expected
     with pytest.raises(UsageError, match="tokens of the source and the target language"):
-        export_ctranslate2(chosen, tmp_path / "ct2")
+        export(chosen, tmp_path / "ct2", CTRANSLATE2)
 
 
 def test_the_languages_of_m2m100_are_those_of_its_tokenizer():

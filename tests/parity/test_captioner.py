@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 import headway
 from headway.base.errors import DataError, UsageError
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import build, read, write, write_captioner
 from headway.interop.explanation import explain
 from headway.models import Captioner
@@ -130,7 +131,7 @@ def test_a_trocr_has_the_logits_of_transformers_and_is_written_for_it(name, fast
 
 def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    exported = export_hugging_face(bundle, folder)
+    exported = export(bundle, folder, HUGGING_FACE)
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.tokens == 16
     exported_model, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True

@@ -9,7 +9,8 @@ from torch.testing import assert_close
 import headway
 from headway.base.errors import DataError, UsageError
 from headway.data.speech import recording_spectrogram, speech_spectrogram
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop import build, read
 from headway.models import Transcriber
 from headway.transforms import is_quantized
@@ -174,7 +175,7 @@ def test_saved_and_exported_models_transcribe_the_same(pair, tmp_path):
     bundle.save(tmp_path / "saved")
     saved = headway.load(tmp_path / "saved", "cpu")
     assert saved.transcribe([samples], timestamps=True) == expected
-    exported = export_hugging_face(saved, tmp_path / "hf")
+    exported = export(saved, tmp_path / "hf", HUGGING_FACE)
     assert exported.architecture == "WhisperForConditionalGeneration" and exported.tokens > 0
     assert len(exported.difference) == 2 and max(exported.difference.values()) < 1e-5
     again = headway.load(tmp_path / "hf", "cpu")

@@ -1,4 +1,4 @@
-"""The model card of an exported model says what its run recorded, and names no place."""
+"""The model card of a saved or exported model says what its run recorded, and names no place."""
 
 import hashlib
 import re
@@ -28,6 +28,14 @@ def test_it_has_scores_training_settings_and_the_hashes_of_the_data(card):
     assert "| seed | 7 |" in written and "| `training.batch_size` | `2` |" in written
     digest = hashlib.sha256(text.read_bytes()).hexdigest()
     assert f"| `notes.txt` | {len(text.read_bytes())} | `{digest}` |" in written
+
+
+def test_it_counts_the_held_out_examples_that_are_in_the_training_data(card):
+    written, text = card
+    counted = re.search(r"Of (\d+) different held-out examples, 0 are .* and (\d+) more", written)
+    assert counted is not None and counted[1] == counted[2] != "0"  # one sentence again and again
+    saved = (text.parent / "runs/notes/model/README.md").read_text()
+    assert counted[0] in saved and "saved by Headway" in saved and "## Checked" not in saved
 
 
 def test_it_says_what_is_not_known(card):

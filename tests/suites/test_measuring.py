@@ -10,10 +10,10 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from headway.base.errors import UsageError
 from headway.bundle import TextBundle
+from headway.data.overlap import overlapping
 from headway.evaluation.classification import number_scores
 from headway.models import BertClassifier
 from headway.suites import GENERATED, Plan, answerer_of, generated, measure, read_suite
-from headway.suites.contamination import overlapping
 from headway.suites.measuring import Examples
 from headway.suites.metrics import exact_interval, measured
 from headway.suites.questions import Answering, Choice, Judged, LastWord, Likelihood, Passage

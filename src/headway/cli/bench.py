@@ -14,6 +14,7 @@ from headway.base.settings import SEED as SEEDS
 from headway.base.settings import count, setting
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.machine import MachineFlags
+from headway.data.overlap import WORDS, overlapping
 from headway.suites import (
     GENERATED,
     SEED,
@@ -25,13 +26,7 @@ from headway.suites import (
     measure,
     read_suite,
 )
-from headway.suites.contamination import (
-    WORDS,
-    documents,
-    overlapping,
-    size_of,
-    training_texts,
-)
+from headway.suites.contamination import documents, size_of, training_texts
 from headway.suites.curve import curve
 from headway.suites.metrics import Measured
 from headway.suites.submission import submissions

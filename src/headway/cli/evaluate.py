@@ -40,10 +40,13 @@ class EvaluateFlags(MachineFlags):
     confusion: Path | None = setting(
         None, "New file (.png, .svg, .pdf) for a plot of the confusion matrix of a classifier."
     )
-    runtime: Literal["auto", "onnxruntime", "openvino", "llama.cpp", "headway"] = setting(
+    runtime: Literal[
+        "auto", "onnxruntime", "openvino", "llama.cpp", "headway", "aotinductor", "ctranslate2"
+    ] = setting(
         "auto",
         "Program that computes an exported model: onnxruntime or openvino for a folder of "
-        "`headway export --to onnx`, llama.cpp or headway for a GGUF file. auto is the first.",
+        "`headway export --to onnx` or web, llama.cpp or headway for a GGUF file, aotinductor for "
+        "--to pt2, ctranslate2 for --to ctranslate2. auto is the first.",
     )
     json: bool = setting(False, "Print one JSON object.")
 
@@ -101,9 +104,9 @@ def evaluate(
     """Evaluate a model with the metrics of its task.
 
     The metrics are computed as in the evaluations during training. Without a path, a run is
-    evaluated on its held-out data. A folder of `headway export --to onnx` is computed by the
-    program that its users run, and so is a GGUF file; without a path, it is evaluated on the
-    held-out data of the run that it is in.
+    evaluated on its held-out data. A folder of `headway export --to onnx`, web, pt2 or ctranslate2
+    is computed by the program that its users run, and so is a GGUF file; without a path, it is
+    evaluated on the held-out data of the run that it is in.
 
     Parameters
     ----------

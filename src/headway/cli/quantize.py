@@ -12,6 +12,7 @@ from headway.bundle.files import WEIGHTS_FILE
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.data.formats.lines import read_lines
 from headway.models.contracts import parameter_count
+from headway.runs.card import write_card
 from headway.tasks.opening import load
 from headway.terminal.console import data_json, say
 from headway.terminal.progress import progress
@@ -61,6 +62,7 @@ def quantize(run: Annotated[Path, RUN], /, *, flags: QuantizeFlags = QuantizeFla
     with progress(f"quantising to {flags.to}"):
         _quantize(bundle, run, flags.to, flags.group, texts)
     bundle.save(folder)
+    write_card(bundle, run, folder)
     size = (folder / WEIGHTS_FILE).stat().st_size
     if flags.json:
         data_json({"folder": str(folder), "bytes": size, "float32_bytes": float32_bytes})

@@ -5,8 +5,7 @@ It has no outputs for keys and values: at each step, its functions read all toke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,18 @@ from typing import Any
 import numpy
 import torch
 from tokenizers import Tokenizer as Engine
+from torch import nn
 
-from headway.base.errors import HeadwayError
+from headway.base.errors import DataError, HeadwayError
 from headway.base.files import read_json
 from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import Bundle, TextBundle
+from headway.exporting.described import describe_here, open_described
 from headway.exporting.inputs import RealTexts
-from headway.exporting.stand_in import Method, language_methods, without_weights
-from headway.exporting.target import Exported, Progress, Running, Target, export
-from headway.exporting.verified import check_special_tokens, real_texts, with_network
+from headway.exporting.methods_by_rereading import Reread, gpt_methods, real_tokens
+from headway.exporting.target import Progress, Running, Runtimes, Target
+from headway.exporting.verified import check_special_tokens, real_texts
+from headway.exporting.without_weights import Method, computed_model
 from headway.interop import write_ctranslate2
 from headway.interop.ctranslate2 import (
     DTYPES,
@@ -40,7 +42,7 @@ from headway.interop.hf_export import (
 )
 from headway.models import GPT, Translator
 from headway.tasks.opening import with_article
-from headway.text import PretrainedSentenceTokenizer, SentenceTokenizer, TokenizerPair
+from headway.text import PretrainedSentenceTokenizer, SentenceTokenizer
 from headway.text.tokenizer_pair import JOINT_FILE, SOURCE_FILE, TARGET_FILE
 from headway.training.objectives.cross_entropy import KnownLogits
 
@@ -50,15 +52,8 @@ ONLY, SHARED, SOURCE, TARGET = (
 """Files of a language model, of a translator with one vocabulary, and of one with two."""
 
 
-def export_ctranslate2(
-    bundle: Bundle, folder: str | Path, dtype: str = "float32", run: Path | None = None
-) -> Exported:
-    """Export a translator or language model for CTranslate2. Raises what `export` raises."""
-    return export(bundle, folder, CTRANSLATE2, dtype, run=run)
-
-
 def _lacks(bundle: Any, family: str | None) -> list[str]:
-    if not isinstance(bundle.model, GPT | Translator):
+    if type(bundle.model) not in KINDS:
         return [
             f"only translators and language models can be, and this is {with_article(bundle.kind)}"
         ]
@@ -69,6 +64,7 @@ def _lacks(bundle: Any, family: str | None) -> list[str]:
 
 
 def _write(bundle: Any, folder: Path, family: str | None, progress: Progress) -> str:
+    describe_here(bundle, folder)
     return write_ctranslate2(bundle.model, bundle.tokenizer, folder)
 
 
@@ -77,90 +73,46 @@ def _convert(bundle: Any, folder: Path, dtype: str) -> None:
     write_ctranslate2(bundle.model, bundle.tokenizer, folder, dtype)
 
 
-def _run(bundle: Any, folder: Path) -> Iterator[Running]:
+def _run(bundle: Any, folder: Path) -> Runtimes:
     """Yield the folder as CTranslate2 computes it."""
-    ctranslate2, config = package(), bundle.model.config
-    loader = GENERATOR if isinstance(bundle, TextBundle) else TRANSLATOR
-    loaded = getattr(ctranslate2, loader)(
-        str(folder), intra_threads=torch.get_num_threads(), inter_threads=1
-    )
-    model = without_weights(config.family, config)
-    methods = (
-        _generator(model, loaded)
-        if isinstance(bundle, TextBundle)
-        else _translator(model, loaded, folder, bundle.tokenizer)
-    )
-    for name, method in methods.items():
-        setattr(model, name, method)
-    yield Running(f"ctranslate2 {version('ctranslate2')}", with_network(bundle, model))
+    yield Running(runtime(), open_ctranslate2(folder))
 
 
-@dataclass
-class Reread:
-    """The decode state of a runtime that reads all tokens again at each step.
-
-    tokens: of each sequence. sources: the tokens of what each one translates.
-    """
-
-    tokens: list[list[int]]
-    sources: list[list[int]] = field(default_factory=list)
-
-    @property
-    def lengths(self) -> list[int]:
-        """The number of tokens of each sequence."""
-        return [len(row) for row in self.tokens]
-
-    def after(self, new: Int[Tensor, "N T"]) -> Reread:
-        """Return the state with new tokens."""
-        rows = zip(self.tokens, new.tolist(), strict=True)
-        return Reread([[*row, *more] for row, more in rows], self.sources)
-
-    def reorder(self, rows: Sequence[int]) -> Reread:
-        """Make sequence i the former sequence rows[i]."""
-        self.tokens = [self.tokens[row] for row in rows]
-        self.sources = [self.sources[row] for row in rows] if self.sources else []
-        return self
-
-    def rewind(self, lengths: Sequence[int]) -> Reread:
-        """Take tokens back: sequence n keeps its first lengths[n]."""
-        self.tokens = [row[:n] for row, n in zip(self.tokens, lengths, strict=True)]
-        return self
-
-    def join(self, other: Reread) -> Reread:
-        """Append the sequences of another state."""
-        self.tokens, self.sources = self.tokens + other.tokens, self.sources + other.sources
-        return self
+def runtime() -> str:
+    """Return the name and the version of the package."""
+    return f"ctranslate2 {version('ctranslate2')}"
 
 
-def _rows(tokens: Int[Tensor, "B S"], keys: Tensor | None) -> list[list[int]]:
-    """Return the tokens of each sequence without padding."""
-    real = torch.ones_like(tokens, dtype=torch.bool) if keys is None else keys
-    return [row[mask].tolist() for row, mask in zip(tokens, real, strict=True)]
+def open_ctranslate2(folder: Path) -> Bundle:
+    """Return the bundle of an exported folder, whose network CTranslate2 computes. Raises
+    UsageError if the package is not installed, DataError for a file that it refuses."""
+    ctranslate2 = package()
+
+    def methods(model: nn.Module) -> dict[str, Method]:
+        loader, methods = KINDS[type(model)]
+        try:
+            loaded = getattr(ctranslate2, loader)(
+                str(folder), intra_threads=torch.get_num_threads(), inter_threads=1
+            )
+        except RuntimeError as error:
+            raise DataError(f"CTranslate2 cannot load the model: {error}", str(folder)) from error
+        return {**methods(model, loaded, folder), "dtype": lambda: str(loaded.compute_type)}
+
+    return open_described(folder, lambda family, config: computed_model(config, methods))
 
 
-def _generator(model: GPT, loaded: Any) -> dict[str, Method]:
-    def read(tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        logits = loaded.forward_batch(tokens.tolist(), return_log_probs=False)
-        return torch.from_numpy(numpy.array(logits))
+def _generator(model: GPT, loaded: Any, folder: Path) -> dict[str, Method]:
+    def read(rows: list[list[int]], count: int) -> Float[Tensor, "N T V"]:
+        longest = max(map(len, rows))
+        padded = [row + [0] * (longest - len(row)) for row in rows]
+        logits = numpy.array(loaded.forward_batch(padded, return_log_probs=False))
+        ends = zip(torch.from_numpy(logits), map(len, rows), strict=True)
+        return torch.stack([row[end - count : end] for row, end in ends])
 
-    def step(new: Int[Tensor, "N T"], state: Reread) -> tuple[Float[Tensor, "N T V"], Reread]:
-        after = state.after(new)
-        longest = max(after.lengths)
-        padded = torch.tensor([row + [0] * (longest - len(row)) for row in after.tokens])
-        logits, count = read(padded), new.shape[1]
-        parts = [row[n - count : n] for row, n in zip(logits, after.lengths, strict=True)]
-        return torch.stack(parts), after
-
-    return {
-        **language_methods(model, read),
-        "start": lambda tokens, keys=None: Reread(_rows(tokens, keys)),
-        "step": step,
-    }
+    return gpt_methods(model, read)
 
 
-def _translator(
-    model: Translator, loaded: Any, folder: Path, tokenizer: TokenizerPair
-) -> dict[str, Method]:
+def _translator(model: Translator, loaded: Any, folder: Path) -> dict[str, Method]:
     source_names, target_names = (
         read_json(folder / (SHARED if (folder / SHARED).is_file() else name))
         for name in (SOURCE, TARGET)
@@ -168,7 +120,7 @@ def _translator(
 
     def start(source: Int[Tensor, "B S"], keys: Tensor | None = None) -> Reread:
         # CTranslate2 itself adds the token that ends a source
-        rows = [row[:-1] for row in _rows(source, keys)]
+        rows = [row[:-1] for row in real_tokens(source, keys)]
         return Reread([[] for _ in rows], rows)
 
     def step(new: Int[Tensor, "N T"], state: Reread) -> tuple[Float[Tensor, "N T V"], Reread]:
@@ -203,6 +155,13 @@ def _translator(
         "decode": decode,
         "forward": lambda source, target_in, keys=None: step(target_in, start(source, keys))[0],
     }
+
+
+KINDS: dict[type[nn.Module], tuple[str, Callable[..., dict[str, Method]]]] = {
+    GPT: (GENERATOR, _generator),
+    Translator: (TRANSLATOR, _translator),
+}
+"""Class of a model -> its class in CTranslate2, and the function that makes its methods."""
 
 
 def _real_texts(bundle: Any) -> RealTexts | None:

@@ -15,10 +15,10 @@ from headway.base.errors import UsageError
 from headway.base.folders import MANIFEST
 from headway.bundle import Bundle
 from headway.bundle.files import CONFIG_FILE, WEIGHTS_FILE, read_config_file
-from headway.exporting.families import FAMILIES, graphs_of, stand_in
+from headway.exporting.families import FAMILIES, computed_by, graphs_of
 from headway.exporting.graphs import Graph
 from headway.exporting.hugging_face import read_back
-from headway.exporting.stand_ins import Sessions
+from headway.exporting.methods_by_graphs import Sessions
 from headway.exporting.verified import check_special_tokens, compare_readers
 from headway.models import Bert
 from headway.models.contracts import set_parameters, shapes_only
@@ -59,12 +59,30 @@ def plain_copy(model: Any) -> nn.Module:
     return copy.eval()
 
 
-def describe(bundle: Bundle, folder: Path) -> str:
-    """Write everything but the weights; return the class in transformers, or why there is none."""
+WEIGHTS = shutil.ignore_patterns(WEIGHTS_FILE, MANIFEST)
+
+
+def describe_here(bundle: Bundle, folder: Path) -> None:
+    """Write what Headway knows of the model, without the weights: `headway eval` reads it."""
     with TemporaryDirectory() as scratch:
         bundle.save(Path(scratch, OURS))
-        without = shutil.ignore_patterns(WEIGHTS_FILE, MANIFEST)
-        shutil.copytree(Path(scratch, OURS), folder / OURS, ignore=without)
+        shutil.copytree(Path(scratch, OURS), folder / OURS, ignore=WEIGHTS)
+
+
+def open_described(folder: Path, network: Callable[[str, Any], Any]) -> Bundle:
+    """Return the bundle that a folder describes. network: returns it, for family and config."""
+    metadata = read_config_file(folder / OURS)
+    spec, config = family_and_config(metadata, folder / OURS / CONFIG_FILE)
+    opened: Bundle = spec.bundle.open(
+        network(str(metadata["family"]), config), folder / OURS, metadata
+    )
+    return opened
+
+
+def describe(bundle: Bundle, folder: Path) -> str:
+    """Write everything but the weights; return the class in transformers, or why there is none."""
+    describe_here(bundle, folder)
+    with TemporaryDirectory() as scratch:
         spec = spec_of(bundle.config.family)
         if spec is None or spec.export is None:
             return "none: transformers has no such model"
@@ -72,7 +90,7 @@ def describe(bundle: Bundle, folder: Path) -> str:
             architecture = spec.export(bundle, Path(scratch, "hf"), None)
         except UsageError:
             return "none: transformers has no model with these settings (--to hf says why)"
-        shutil.copytree(Path(scratch, "hf"), folder, ignore=without, dirs_exist_ok=True)
+        shutil.copytree(Path(scratch, "hf"), folder, ignore=WEIGHTS, dirs_exist_ok=True)
         return architecture
 
 
@@ -93,14 +111,14 @@ def open_graphs(folder: Path, load: Callable[[Sequence[Graph]], Sessions]) -> Bu
 
     load: returns the sessions of the graphs of the model.
     """
-    metadata = read_config_file(folder / OURS)
-    spec, config = family_and_config(metadata, folder / OURS / CONFIG_FILE)
-    family = str(metadata["family"])
-    with shapes_only():
-        model: Any = MODELS.call(family, MODELS[family].make, nn.Module, config)
-    network = stand_in(family, config, load(graphs_of(model)))
-    bundle: Any = spec.bundle.open(network, folder / OURS, metadata)
-    if isinstance(network, Bert) and network.masked_lm_head is not None:
+
+    def network(family: str, config: Any) -> Any:
+        with shapes_only():
+            model: Any = MODELS.call(family, MODELS[family].make, nn.Module, config)
+        return computed_by(config, lambda _: load(graphs_of(model)))
+
+    bundle: Any = open_described(folder, network)
+    if isinstance(bundle.model, Bert) and bundle.model.masked_lm_head is not None:
         bundle.pooled = _no_vectors
     opened: Bundle = bundle
     return opened

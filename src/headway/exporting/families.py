@@ -1,4 +1,4 @@
-"""Every class of models that can be exported: its inputs, its graphs, and what replaces them."""
+"""Every class of models that can be exported: its inputs, its graphs, and who computes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import nn
 from headway.attention import MultiHeadAttention
 from headway.attention.kernel import SoftmaxKernel
 from headway.base.shapes import Tensor
-from headway.exporting import graphs, inputs, stand_ins
+from headway.exporting import graphs, inputs, methods_by_graphs, transformers_runtime
 from headway.exporting.graphs import BATCH, LENGTH, Graph
 from headway.exporting.inputs import Inputs
-from headway.exporting.stand_in import Method, without_weights
-from headway.exporting.stand_ins import Sessions
+from headway.exporting.methods_by_graphs import Sessions
 from headway.exporting.traced import FiniteScores
+from headway.exporting.without_weights import Method, computed_model
 from headway.models import (
     GPT,
     Bert,
@@ -40,13 +40,14 @@ class Family:
 
     inputs: makes inputs, from the model, the number and the length of the sequences and a
     generator. graphs: returns the graphs of a model; None if it has none yet. methods: returns its
-    methods by name, computed by the sessions of its graphs. start: makes what a model that writes
-    starts from, and first tokens.
+    methods by name, computed by the sessions of its graphs. sessions: returns these for a model of
+    transformers. start: makes what a model that writes starts from, and first tokens.
     """
 
     inputs: Callable[[Any, int, int, torch.Generator], Inputs]
     graphs: Callable[[Any], list[Graph]] | None
     methods: Callable[[Any, Sessions], dict[str, Method]]
+    sessions: Callable[[Any], Sessions] = transformers_runtime.reading
     start: Callable[[Any, torch.Generator], tuple[Inputs, Tensor]] | None = None
 
 
@@ -54,58 +55,67 @@ FAMILIES: dict[type[nn.Module], Family] = {
     GPT: Family(
         inputs=inputs.language_inputs,
         graphs=graphs.gpt_graphs,
-        methods=stand_ins.gpt_methods,
+        methods=methods_by_graphs.gpt_methods,
+        sessions=transformers_runtime.writing,
         start=inputs.prompts,
     ),
     Bert: Family(
-        inputs=inputs.text_inputs, graphs=graphs.bert_graphs, methods=stand_ins.bert_methods
+        inputs=inputs.text_inputs, graphs=graphs.bert_graphs, methods=methods_by_graphs.bert_methods
     ),
     BertClassifier: Family(
         inputs=inputs.text_inputs,
         graphs=graphs.graphs_with_head((BATCH,), "num_classes"),
-        methods=stand_ins.head_methods,
+        methods=methods_by_graphs.head_methods,
     ),
     BertTagger: Family(
         inputs=inputs.text_inputs,
         graphs=graphs.graphs_with_head((BATCH, LENGTH), "num_tags"),
-        methods=stand_ins.head_methods,
+        methods=methods_by_graphs.head_methods,
     ),
     BertQuestionAnswering: Family(
-        inputs=inputs.text_inputs, graphs=graphs.answer_graphs, methods=stand_ins.answer_methods
+        inputs=inputs.text_inputs,
+        graphs=graphs.answer_graphs,
+        methods=methods_by_graphs.answer_methods,
     ),
     TextClassifier: Family(
         inputs=inputs.text_inputs,
         graphs=graphs.text_classifier_graphs,
-        methods=stand_ins.head_methods,
+        methods=methods_by_graphs.head_methods,
     ),
     # without padding, at which vectors differ, and no text depends on them
     TextEmbedder: Family(
-        inputs=inputs.language_inputs, graphs=None, methods=stand_ins.embedder_methods
+        inputs=inputs.language_inputs,
+        graphs=None,
+        methods=methods_by_graphs.embedder_methods,
+        sessions=transformers_runtime.embedding,
     ),
     ViT: Family(
-        inputs=inputs.image_inputs, graphs=graphs.vit_graphs, methods=stand_ins.vit_methods
+        inputs=inputs.image_inputs, graphs=graphs.vit_graphs, methods=methods_by_graphs.vit_methods
     ),
     ViTClassifier: Family(
         inputs=inputs.image_inputs,
         graphs=graphs.vit_classifier_graphs,
-        methods=stand_ins.vit_classifier_methods,
+        methods=methods_by_graphs.vit_classifier_methods,
     ),
     Translator: Family(
         inputs=inputs.pair_inputs,
         graphs=graphs.translator_graphs,
-        methods=stand_ins.translator_methods,
+        methods=methods_by_graphs.translator_methods,
+        sessions=transformers_runtime.translating,
         start=inputs.sources_of_texts,
     ),
     Captioner: Family(
         inputs=inputs.caption_inputs,
         graphs=graphs.captioner_graphs,
-        methods=stand_ins.captioner_methods,
+        methods=methods_by_graphs.captioner_methods,
+        sessions=transformers_runtime.describing,
         start=inputs.images_and_tokens,
     ),
     Transcriber: Family(
         inputs=inputs.speech_inputs,
         graphs=None,
-        methods=stand_ins.transcriber_methods,
+        methods=methods_by_graphs.transcriber_methods,
+        sessions=transformers_runtime.describing,
         start=inputs.sounds_and_tokens,
     ),
 }
@@ -125,9 +135,11 @@ def graphs_of(model: nn.Module) -> list[Graph]:
     return graphs(model)
 
 
-def stand_in(family: str, config: object, sessions: Sessions) -> nn.Module:
-    """Return a model of a family whose methods call the sessions of its graphs."""
-    model: nn.Module = without_weights(family, config)
-    for name, method in FAMILIES[type(model)].methods(model, sessions).items():
-        setattr(model, name, method)
-    return model
+def computed_by(config: Any, sessions: Callable[[Family], Sessions]) -> Any:
+    """Return a model without weights whose methods call the sessions of its graphs."""
+
+    def methods(model: nn.Module) -> dict[str, Method]:
+        family = FAMILIES[type(model)]
+        return family.methods(model, sessions(family))
+
+    return computed_model(config, methods)

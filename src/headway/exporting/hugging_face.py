@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -13,30 +13,18 @@ from headway import interop
 from headway.base.files import read_json
 from headway.bundle import Bundle
 from headway.bundle.files import CONFIG_FILE, WEIGHTS_FILE
-from headway.exporting.families import stand_in
-from headway.exporting.target import Exported, Progress, Running, Target, export
-from headway.exporting.transformers_runtime import PACKAGE, load_network, quietly, sessions_of
+from headway.exporting.families import computed_by
+from headway.exporting.target import Progress, Running, Runtimes, Target
+from headway.exporting.transformers_runtime import PACKAGE, load_network, quietly
 from headway.exporting.verified import (
     check_special_tokens,
     compare_readers,
     real_texts,
     tokenizers_of,
-    with_network,
 )
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
-from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.opening import spec_of, with_article
 from headway.text import EncoderTokenizer, PretrainedTokenizer, TokenizerPair
-
-
-def export_hugging_face(
-    bundle: Bundle, folder: str | Path, family: str | None = None, run: Path | None = None
-) -> Exported:
-    """Export a model as a Hugging Face folder. Raises what `export` raises.
-
-    family: a key of `interop.FAMILIES`; if None, the first that can represent the model.
-    """
-    return export(bundle, folder, HUGGING_FACE, family=family, run=run)
 
 
 def _lacks(bundle: Bundle, family: str | None) -> list[str]:
@@ -52,27 +40,14 @@ def _write(bundle: Bundle, folder: Path, family: str | None, progress: Progress)
     return spec.export(bundle, folder, family)
 
 
-def _run(bundle: Bundle, folder: Path) -> Iterator[Running]:
-    """Yield the folder as transformers computes it, if it is installed, and as Headway does."""
+def _run(bundle: Bundle, folder: Path) -> Runtimes:
+    """Yield the folder as transformers computes it, and as Headway does."""
     own = interop.build(*interop.read(folder))
     if find_spec(PACKAGE) is not None:
-        network = stand_in(own.config.family, own.config, sessions_of(load_network(folder), own))
-        yield Running(f"{PACKAGE} {version(PACKAGE)}", read_back(folder, network))
+        network = load_network(folder)
+        computed = computed_by(own.config, lambda family: family.sessions(network))
+        yield Running(f"{PACKAGE} {version(PACKAGE)}", read_back(folder, computed))
     yield Running(f"headway {version('headway')}", read_back(folder, own))
-
-
-def _network(bundle: Any) -> Any:
-    """Return the model of a bundle; that of a regression has the scale of its labels."""
-    return bundle.with_label_scale() if _has_scale(bundle) else bundle.model
-
-
-def _scored(bundle: Bundle, reopened: Bundle) -> Bundle:
-    """Return the bundle with the network of the folder: its data were encoded by its tokenizer."""
-    return reopened if _has_scale(bundle) else with_network(bundle, reopened.model)
-
-
-def _has_scale(bundle: Any) -> bool:
-    return isinstance(bundle, ClassifierBundle) and bundle.reader.numbers is not None
 
 
 def read_back(folder: Path, model: Any) -> Bundle:
@@ -130,8 +105,6 @@ HUGGING_FACE = Target(
     run=_run,
     compare_files=_compare_files,
     real_texts=real_texts,
-    network=_network,
-    scored=_scored,
     weights=lambda folder: [folder / WEIGHTS_FILE],
     call=lambda folder, name: f"transformers.{name}.from_pretrained({str(folder)!r})",
 )

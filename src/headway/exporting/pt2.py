@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from headway.exporting.described import (
 )
 from headway.exporting.families import graphs_of
 from headway.exporting.graphs import Graph
+from headway.exporting.methods_by_graphs import Sessions
 from headway.exporting.onnx.writing import quietly, traced_inputs
 from headway.exporting.pt2_loaders import (
     CPP_FILE,
@@ -35,21 +36,10 @@ from headway.exporting.pt2_loaders import (
     cpp_loader,
     python_loader,
 )
-from headway.exporting.stand_in import Session
-from headway.exporting.stand_ins import Sessions
-from headway.exporting.target import Exported, Progress, Running, Target, export
+from headway.exporting.target import Progress, Running, Runtimes, Target
+from headway.exporting.without_weights import Session
 
 COMPILERS = ("g++", "clang++")
-
-
-def export_pt2(
-    bundle: Bundle,
-    folder: str | Path,
-    run: Path | None = None,
-    progress: Progress = lambda fraction: None,
-) -> Exported:
-    """Export a model as AOTInductor packages. Raises what `export` raises."""
-    return export(bundle, folder, PT2, run=run, progress=progress)
 
 
 def _lacks(bundle: Bundle, family: str | None) -> list[str]:
@@ -98,7 +88,7 @@ def _compile(graph: Graph, path: Path) -> None:
             ) from error
 
 
-def _run(bundle: Bundle, folder: Path) -> Iterator[Running]:
+def _run(bundle: Bundle, folder: Path) -> Runtimes:
     """Yield the folder as its packages compute it."""
     yield Running(runtime(), open_pt2(folder))
 

@@ -6,13 +6,12 @@ computes, and compared with the model by `verified`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from headway.base.errors import UsageError
 from headway.base.files import check_new
@@ -21,11 +20,14 @@ from headway.bundle import Bundle
 from headway.exporting.inputs import RealTexts
 from headway.exporting.verified import (
     TOLERANCE,
+    Comparison,
     Measured,
     check_scores,
     compare_models,
     measure,
+    with_network,
 )
+from headway.tasks.classification.model import ClassifierBundle
 from headway.transforms.quantize import float32_copy
 
 KEEP = "keep it as a Headway model, or train one with other settings"
@@ -41,37 +43,49 @@ class Running:
     bundle: Bundle
 
 
+Runtimes = Generator[Running, None, None]
+"""Each runtime is loaded until the next one is asked for, or until the generator is closed."""
+
+
+def _no_further(bundle: Bundle, folder: Path, where: str, tolerance: float | None) -> str:
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A format of another program.
 
     name: in errors. dtypes: numbers of the matrices; the first one is float32. lacks: returns why
     the format cannot represent a model, for the bundle and the name of a family; empty if it can.
-    write: writes a bundle into an empty folder in float32, as the named family there, and returns
-    what the model is there. run: yields the folder as each runtime that is installed computes it;
-    the first one computes the scores. compare_files: compares the files beside the weights with the
-    bundle, for it, the first of `run`'s, the folder and its final name; it returns the number of
-    texts that have the same ids. convert: replaces the weights by
-    those of another dtype. weights: returns the files of the network. call: returns the code that
-    loads a folder, for the folder and what `write` returned. tolerance: of outputs in float32.
-    real_texts: which inputs the runtime can read; None: random ones. network: returns the model
-    that the folder computes, which may have the scale of a bundle's outputs in its weights. scored:
-    returns the bundle whose scores are compared, for the original and the reopened one.
+    hint: what to do with such a model, if there is a better way than the caller's. write: writes a
+    bundle into an empty folder in float32, as the named family there, and returns what the model is
+    there. run: yields the folder as each runtime that is installed computes it; the first one
+    computes the scores. network: returns the model whose outputs those of the runtimes must be.
+    compare_files: compares the files beside the weights with the bundle, for it, the first of
+    `run`'s, the folder and its final name; it returns the number of texts that have the same ids.
+    convert: replaces the weights by those of another dtype. finish: writes what is made from the
+    final weights, compares it to a tolerance (None: measures only), and returns the result in
+    words. weights: returns the files of the network. call: returns the code that loads a folder,
+    for the folder and what `write` returned. tolerance: returns that of outputs in float32.
+    real_texts: which inputs the runtime can read; None: random ones. has_scores: whether a runtime
+    is fast enough to compute the scores.
     """
 
     name: str
     dtypes: Sequence[str] = ("float32",)
     lacks: Callable[[Bundle, str | None], list[str]]
+    hint: str | None = None
     write: Callable[[Bundle, Path, str | None, Progress], str]
-    run: Callable[[Bundle, Path], Iterator[Running]]
+    run: Callable[[Bundle, Path], Runtimes]
+    network: Callable[[Any], Any] = lambda bundle: bundle.model
     compare_files: Callable[[Bundle, Bundle, Path, str], int]
     convert: Callable[[Bundle, Path, str], None] = lambda bundle, folder, dtype: None
+    finish: Callable[[Bundle, Path, str, float | None], str] = _no_further
     weights: Callable[[Path], list[Path]]
     call: Callable[[Path, str], str]
-    tolerance: float = TOLERANCE
+    tolerance: Callable[[Bundle], float] = lambda bundle: TOLERANCE
     real_texts: Callable[[Bundle], RealTexts | None] = lambda bundle: None
-    network: Callable[[Any], Any] = lambda bundle: bundle.model
-    scored: Callable[[Bundle, Bundle], Bundle] = lambda bundle, reopened: reopened
+    has_scores: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +97,8 @@ class Exported:
     version of each runtime -> maximum absolute difference of the outputs in float32. rounding: the
     same for the numbers that were written, in the first runtime. tokens: number of greedy tokens
     that were compared. texts: number of texts with equal ids. here, there: the scores of the model,
-    and of the exported one in the first runtime.
+    and of the exported one in the first runtime. further: what the target itself compared, in
+    words.
     """
 
     folder: Path
@@ -97,6 +112,7 @@ class Exported:
     texts: int
     here: Measured
     there: Measured
+    further: str = ""
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -128,6 +144,7 @@ class Exported:
         parts += [
             f"{name} {there[name]:.4g}, of the run {value:.4g}" for name, value in here.items()
         ]
+        parts += [self.further] if self.further else []
         return "; ".join(parts)
 
 
@@ -156,29 +173,39 @@ def export(
         raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(target.dtypes)}")
     if reasons := target.lacks(bundle, family):
         what = f"this model cannot be represented {target.name}: {', '.join(reasons)}"
-        raise UsageError(what, hint=hint)
+        raise UsageError(what, hint=target.hint or hint)
     check_new(folder)
-    here = measure(bundle, run)
+    if isinstance(bundle, ClassifierBundle):
+        bundle = bundle.with_label_scale()
+    here = measure(bundle, run) if target.has_scores else Measured()
     data = run if here.scores else None
-    model = _evaluated(float32_copy(target.network(bundle)))
-    where, texts = str(folder), target.real_texts(bundle)
+    model = evaluated(float32_copy(target.network(bundle)))
+    where, texts, tolerance = str(folder), target.real_texts(bundle), target.tolerance(bundle)
+
+    def scores_of(one: Running) -> Measured:
+        return measure(with_network(bundle, one.bundle.model), data)
+
+    found: dict[str, Comparison] = {}
     with new_folder(folder) as temporary:
         architecture = target.write(bundle, temporary, family, progress)
-        running = [*target.run(bundle, temporary)]
-        found = {
-            one.version: compare_models(model, one.bundle.model, where, target.tolerance, texts)
-            for one in running
-        }
-        same_ids = target.compare_files(bundle, running[0].bundle, temporary, where)
-        there = measure(target.scored(bundle, running[0].bundle), data)
-        check_scores(here.scores, there.scores, where)
-        first = found[running[0].version]
+        with closing(target.run(bundle, temporary)) as runtimes:
+            for one in runtimes:
+                there = one.bundle.model
+                found[one.version] = compare_models(model, there, where, tolerance, texts)
+                if len(found) == 1:
+                    same_ids = target.compare_files(bundle, one.bundle, temporary, where)
+                    scores = scores_of(one)
+                    check_scores(here.scores, scores.scores, where)
+        first = next(iter(found.values()))
         rounding = first.difference
         if dtype != "float32":
             target.convert(bundle, temporary, dtype)
-            written = next(target.run(bundle, temporary)).bundle
-            rounding = compare_models(model, written.model, where, None, texts).difference
-            there = measure(target.scored(bundle, written), data)
+            with closing(target.run(bundle, temporary)) as runtimes:
+                one = next(runtimes)
+                rounding = compare_models(model, one.bundle.model, where, None, texts).difference
+                scores = scores_of(one)
+        compared = tolerance if dtype == "float32" else None
+        further = target.finish(bundle, temporary, where, compared)
         files = target.weights(temporary)
         names, size = [file.name for file in files], sum(file.stat().st_size for file in files)
     return Exported(
@@ -192,11 +219,12 @@ def export(
         tokens=first.tokens,
         texts=same_ids,
         here=here,
-        there=there,
+        there=scores,
+        further=further,
     )
 
 
-def _evaluated(model: nn.Module) -> nn.Module:
+def evaluated(model: Any) -> Any:
     """Return the model on the CPU in evaluation mode; a copy if it is not."""
     is_ready = not model.training and next(model.parameters()).device.type == "cpu"
     return model if is_ready else deepcopy(model).to("cpu").eval()

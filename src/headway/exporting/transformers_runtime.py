@@ -1,4 +1,4 @@
-"""Models of transformers under the names of the graphs of Optimum, so that they can stand in."""
+"""Models of transformers as sessions with the names of Optimum's graphs, for the same methods."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from headway.base.errors import HeadwayError
 from headway.base.files import read_json
 from headway.base.shapes import Tensor
 from headway.bundle.files import CONFIG_FILE
-from headway.exporting.stand_in import Session
-from headway.exporting.stand_ins import Sessions
-from headway.models import GPT, Captioner, TextEmbedder, Transcriber, Translator
+from headway.exporting.methods_by_graphs import Sessions
+from headway.exporting.without_weights import Session
 
 PACKAGE = "transformers"
 PAST, PRESENT = "past_key_values", "present"
@@ -62,21 +61,34 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def sessions_of(network: Any, model: Any) -> Sessions:
-    """Return the sessions of a network. model: of the class that it stands in for."""
-    if isinstance(model, GPT):
-        return {"model": _writing(network)}
-    if isinstance(model, TextEmbedder):  # without the head of the language model
-        return {"model": _reading(network.base_model)}
-    if isinstance(model, Translator | Captioner | Transcriber):
-        keeps = isinstance(model, Translator)
-        encoder = _reading(network.get_encoder())
-        return {"encoder_model": encoder, "decoder_model_merged": _decoding(network, keeps)}
+def reading(network: Any) -> Sessions:
+    """Return the session of a network without a cache."""
     return {"model": _reading(network)}
 
 
+def embedding(network: Any) -> Sessions:
+    """Return the session of a language model without its head."""
+    return reading(network.base_model)
+
+
+def writing(network: Any) -> Sessions:
+    """Return the session of a language model."""
+    return {"model": _writing(network)}
+
+
+def translating(network: Any, keeps: bool = True) -> Sessions:
+    """Return the sessions of an encoder and a decoder. keeps: whether keys and values of the source
+    are kept, too."""
+    encoder = _reading(network.get_encoder())
+    return {"encoder_model": encoder, "decoder_model_merged": _decoding(network, keeps)}
+
+
+def describing(network: Any) -> Sessions:
+    """Return the sessions of an encoder and a decoder that reads an image or a sound."""
+    return translating(network, keeps=False)
+
+
 def _reading(network: Any) -> Session:
-    """Return the session of a network without a cache."""
     accepted = signature(network.forward).parameters
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -89,7 +101,6 @@ def _reading(network: Any) -> Session:
 
 
 def _writing(network: Any) -> Session:
-    """Return the session of a language model."""
     argument = _cache_argument(network)
     if argument is None:
         return _without_cache(network)
@@ -125,8 +136,6 @@ def _without_cache(network: Any) -> Session:
 
 
 def _decoding(network: Any, keeps: bool) -> Session:
-    """Return the session of a decoder with a source. keeps: whether keys and values of the source
-    are kept, too."""
     prefix, argument = "decoder." if keeps else "", _cache_argument(network)
     assert argument is not None
 

@@ -24,7 +24,7 @@ from headway.bundle import Bundle
 from headway.evaluation import Sums, paired_bootstrap
 from headway.exporting.families import FAMILIES
 from headway.exporting.inputs import LONGEST, Inputs, RealTexts, room
-from headway.exporting.stand_ins import FROM_CLASS_TOKEN
+from headway.exporting.methods_by_graphs import FROM_CLASS_TOKEN
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
 from headway.models import Bert, Translator
 from headway.runs.evaluation import evaluate_model
@@ -81,9 +81,10 @@ def compare_models(
     family, generator = FAMILIES[type(ours)], torch.Generator().manual_seed(0)
     difference, tokens = 0.0, 0
     has_ends = texts is not None and isinstance(ours, Translator)
+    longest = min(LONGEST, room(ours), room(theirs))  # that of llama.cpp's server is shorter
     shapes = SHAPES[1:] if has_ends else SHAPES  # a text and its end are two tokens
     with torch.inference_mode():
-        for rows, length in (*shapes, (1, min(LONGEST, room(ours)))):
+        for rows, length in (*shapes, (1, longest)):
             inputs: Any = family.inputs(ours, rows, length, generator)
             if texts is not None:
                 inputs = texts.pairs(*inputs) if has_ends else texts.texts(*inputs)
@@ -172,7 +173,7 @@ class _Steps:
         """Return the number of tokens, and the difference of the logits."""
         models = (self.ours, self.theirs)
         states, difference, count = [model.start(*inputs) for model in models], 0.0, 0
-        for number in range(min(STEPS, room(self.ours) - max(states[0].lengths) - 1)):
+        for number in range(min(STEPS, room(self.theirs) - max(states[0].lengths) - 1)):
             steps = [model.step(tokens, s) for model, s in zip(models, states, strict=True)]
             states = [state for _, state in steps]
             logits, other = (

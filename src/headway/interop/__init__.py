@@ -2,7 +2,7 @@
 
 `read(folder)` and `write(model, folder)` are for Hugging Face folders (config.json, safetensors);
 `write_text_model(model, tokenizer, folder)` writes a model with its tokenizer; `write_ctranslate2`
-does so for CTranslate2, `export_gguf` for llama.cpp. `headway.exporting` runs what was written.
+does so for CTranslate2, `write_gguf` for llama.cpp. `headway.exporting` runs what was written.
 
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
@@ -19,7 +19,7 @@ from headway.interop.folder_settings import (
     read_saved_settings,
 )
 from headway.interop.generation_config import GenerationDefaults, Kind
-from headway.interop.gguf import ExportedGGUF, export_gguf
+from headway.interop.gguf import gguf_kind, write_gguf
 from headway.interop.gguf_reader import read_gguf, read_gguf_template
 from headway.interop.hf_export import write_text_model
 from headway.interop.hf_export_images import (
@@ -64,7 +64,6 @@ __all__ = [
     "NO_SETTINGS",
     "ChatTemplate",
     "EmbeddedTexts",
-    "ExportedGGUF",
     "FolderSettings",
     "GenerationDefaults",
     "Kind",
@@ -74,9 +73,9 @@ __all__ = [
     "build",
     "check_speech_processor",
     "dense_of",
-    "export_gguf",
     "find_adapter",
     "fitting",
+    "gguf_kind",
     "read",
     "read_captioner_images",
     "read_chat_template",
@@ -100,6 +99,7 @@ __all__ = [
     "write",
     "write_captioner",
     "write_ctranslate2",
+    "write_gguf",
     "write_image_model",
     "write_text_model",
     "write_transcriber",

@@ -24,10 +24,10 @@ class Family:
     """A family of transformers as llama.cpp's.
 
     architecture: its name there. keys: of config.json -> their names in the metadata, without the
-    name of the architecture before them. tolerance: of log-probabilities in float32. biases: keys
-    of config.json that the tensors tell -> the end of the name of one. options: settings
-    of ours, with their value or by their name alone, that the family has besides those of GPT-2 and
-    Llama. stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the
+    name of the architecture before them. tolerance: of log-probabilities in float32, relative to
+    the largest. biases: keys of config.json that the tensors tell -> the end of the name of one.
+    options: settings of ours, with their value or by their name alone, that the family has besides
+    those of GPT-2 and Llama. stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the
     tensor and config.json. restored: the inverse. computed: returns keys of config.json that a file
     does not have, because llama.cpp computes them from others. rotated: whether the number of
     rotated dimensions of a head is in the metadata, instead of their fraction.
@@ -143,14 +143,14 @@ FAMILIES = {
             "n_head": ["attention.head_count"],
             "layer_norm_epsilon": ["attention.layer_norm_epsilon"],
         },
-        5e-3,  # llama.cpp looks GELU up in a table of float16
+        5e-4,  # llama.cpp looks GELU up in a table of float16
         stored=_transposed,
         restored=_transposed,
     ),
     "llama": Family(
         "llama",
         _MODERN,
-        1e-4,
+        1e-5,
         _ATTENTION_BIAS | {"mlp_bias": ".ffn_up.bias"},
         stored=_neighbours,
         restored=_halves,
@@ -158,10 +158,10 @@ FAMILIES = {
     "qwen2": Family(
         "qwen2",
         {key: names for key, names in _MODERN.items() if key != "head_dim"},
-        1e-4,
+        1e-5,
         options=frozenset({"attention_bias=qkv"}),
     ),
-    "qwen3": Family("qwen3", _MODERN, 1e-4, _ATTENTION_BIAS),
+    "qwen3": Family("qwen3", _MODERN, 1e-5, _ATTENTION_BIAS),
     "gemma2": Family(
         "gemma2",
         _GEMMA
@@ -169,7 +169,7 @@ FAMILIES = {
             "attn_logit_softcapping": ["attn_logit_softcapping"],
             "final_logit_softcapping": ["final_logit_softcapping"],
         },
-        5e-3,  # the table of GELU
+        5e-4,  # the table of GELU
         options=_GEMMA_OPTIONS | {"score_cap", "logit_cap"},
         stored=_offset,
         restored=_without_offset,
@@ -178,7 +178,7 @@ FAMILIES = {
     "gemma3_text": Family(
         "gemma3",
         _GEMMA,
-        5e-3,
+        5e-4,
         options=_GEMMA_OPTIONS | {"local_rotary_base=10000.0"},
         stored=_offset,
         restored=_without_offset,
@@ -188,7 +188,7 @@ FAMILIES = {
         "phi3",
         {key: names for key, names in _MODERN.items() if key != "head_dim"}
         | {"original_max_position_embeddings": ["rope.scaling.original_context_length"]},
-        1e-4,
+        1e-5,
         options=frozenset({"rotary_fraction"}),
         rotated=True,
     ),

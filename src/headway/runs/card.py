@@ -1,4 +1,4 @@
-"""The model card of an exported model: README.md, with what its run recorded."""
+"""The model card of a saved or exported model: README.md, with what its run recorded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 from headway.base.config_files import RUN_FILE
 from headway.base.files import read_json, write_file
 from headway.base.metrics_file import ASIDE, Event, read_log
+from headway.bundle import Bundle
+from headway.data.overlap import WORDS, Overlap
+from headway.models.contracts import parameter_count
 from headway.runs.data_files import NAME as DATA_FILES
+from headway.runs.overlap import LARGEST, overlap_of
 from headway.runs.recipes import AnyRunConfig, beside_recipe, saved
+from headway.tasks.opening import with_article
 
 CARD = "README.md"
 FETCHED = ("SOURCES.md", "licences")
@@ -18,39 +23,45 @@ LICENCE = (
     "The licences of the data and of this model are not known to Headway. Add them here before you "
     "publish the model."
 )
+LOADED = "headway.load(FOLDER)  # in Python; every command of headway takes the folder, too"
 ONE_RUN = (
     "The scores are those of one run with one seed, on examples that were held out from training. "
-    "They say nothing about texts or images of another kind. Headway did not compare the "
-    "held-out examples with the training data: `headway data check` does."
+    "They say nothing about texts or images of another kind."
 )
 
 
 def write_card(
+    bundle: Bundle,
     run: Path,
     folder: Path,
     *,
-    description: str,
-    checked: str,
-    use: str,
+    use: str = LOADED,
+    checked: str = "",
     facts: Sequence[tuple[str, str]] = (),
+    largest: int = LARGEST,
 ) -> None:
-    """Write README.md into the folder of an exported model.
+    """Write README.md into the folder of a model.
 
-    run: its run, or any other folder, of which nothing is known. description: the kind of model and
-    its size. checked: how the exported model was compared with the original. use: code that loads
-    it, in Markdown. facts: names and values of what was measured of the exported model.
+    run: its run, or any other folder, of which nothing is known. use: code that loads the model.
+    checked: how an exported model was compared with the original. facts: names and values of what
+    was measured of the exported model. largest: as in `overlap_of`.
     """
-    lines = [f"# {run.resolve().name}", "", f"{description}, exported by Headway.", "", use, ""]
-    lines += ["## Checked", "", f"{checked[0].upper()}{checked[1:]}.", ""]
+    kind, parameters = with_article(bundle.kind), parameter_count(bundle.model)
+    description = f"{kind[0].upper()}{kind[1:]} with {parameters:,} parameters"
+    how = "exported" if checked else "saved"
+    lines = [f"# {run.resolve().name}", "", f"{description}, {how} by Headway.", ""]
+    lines += ["```", use.replace(str(folder), folder.name), "```", ""]  # not a path of this machine
+    if checked:
+        lines += ["## Checked", "", f"{checked[0].upper()}{checked[1:]}.", ""]
     if facts:
         lines += [*_section("Size and scores", "Of this folder."), *_table(("", ""), facts)]
     if (run / RUN_FILE).is_file():
-        lines += _of_run(run)
+        lines += _of_run(run, largest)
     lines += ["## Limits", "", *([ONE_RUN, ""] if (run / RUN_FILE).is_file() else []), LICENCE]
     write_file(folder / CARD, ("\n".join(lines) + "\n").encode())
 
 
-def _of_run(run: Path) -> Iterator[str]:
+def _of_run(run: Path, largest: int) -> Iterator[str]:
     """Yield the sections on scores, training, settings and data."""
     config, log = saved(run), read_log(run / "metrics.jsonl")
     best = next((event for event in reversed(log.get("valid", [])) if event.get("is_best")), None)
@@ -75,6 +86,18 @@ def _of_run(run: Path) -> Iterator[str]:
                 yield from _section("Sources of the data", "As `headway data fetch` wrote them.")
                 text = (folder / FETCHED[0]).read_text(encoding="utf-8", errors="replace")
                 yield from [*(f"> {line}" for line in text.splitlines()), ""]
+    yield from _section("Training data and held-out data", _overlap(overlap_of(run, largest)))
+
+
+def _overlap(found: Overlap | str) -> str:
+    """Return how many held-out examples are in the training data, in a sentence."""
+    if isinstance(found, str):
+        return f"Whether held-out examples are in the training data is not known: {found}."
+    return (
+        f"Of {found.examples:,} different held-out examples, {found.equal:,} are in the training "
+        f"data word for word, and {found.near:,} more share {WORDS} words in a row with a training "
+        "example; of shorter ones, all words in a row."
+    )
 
 
 def _is_score(name: str, value: object) -> bool:

@@ -18,15 +18,18 @@ from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
 from headway.base.ranks import ALONE, Ranks
 from headway.base.sharing import Interrupted, Share
+from headway.bundle import Bundle
 from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as GLIMPSES
 from headway.runs.attention_over_time import FilmFolder
+from headway.runs.card import write_card
 from headway.runs.dry_run import DryRun, EvaluationLimit
 from headway.runs.memory import peak_of_processes, states_of_process
 from headway.runs.out_of_memory import memory_explained
+from headway.runs.overlap import AT_ONCE
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
 from headway.runs.resolve import Resolved
@@ -302,13 +305,16 @@ def _train(
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
     if ranks.is_first:
         with ranks.watch.long("the report"):
-            _report(run, folder)
+            _report(run, folder, job.bundle(run.model))
     return outcome
 
 
-def _report(run: TrainingState, folder: Path) -> None:
+def _report(run: TrainingState, folder: Path, bundle: Bundle) -> None:
+    """Write the report, and the card of the best model."""
     try:
         write_report(folder)
+        if (folder / MODEL).is_dir():
+            write_card(bundle, folder, folder / MODEL, largest=AT_ONCE)
     except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
 

@@ -1,43 +1,14 @@
-"""How many rows of a suite occur in texts that a model was trained on, by shared word n-grams.
-
-Brown et al. 2020 (GPT-3), appendix C: n-grams of 13 words; a shorter row must occur as a whole.
-"""
+"""The texts that a model was trained on, in which rows of a suite may occur (`data.overlap`)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.base.settings import flat
 from headway.data.documents import COLLECTIONS, read_documents, text_files
 from headway.data.token_shards import TokenShards, is_tokens
 from headway.runs.recipes import saved, saved_or_none
-
-WORDS = 13
-_WORD = re.compile(r"\w+")
-
-
-def overlapping(rows: Sequence[str], texts: Iterable[str], words: int = WORDS) -> list[bool]:
-    """Return for each row whether some text has `words` of its words in a row.
-
-    Words are compared in lower case, without punctuation. A row without words overlaps nothing.
-    """
-    wanted: dict[int, dict[tuple[str, ...], list[int]]] = {}
-    for number, row in enumerate(rows):
-        content = _words(row)
-        size = min(words, len(content))
-        if size:
-            for gram in _grams(content, size):
-                wanted.setdefault(size, {}).setdefault(gram, []).append(number)
-    overlaps = [False] * len(rows)
-    for text in texts:
-        content = _words(text)
-        for size, grams in wanted.items():
-            for gram in _grams(content, size):
-                for number in grams.get(gram, ()):
-                    overlaps[number] = True
-    return overlaps
 
 
 def training_texts(run: Path) -> list[str]:
@@ -74,11 +45,3 @@ def documents(run: Path, sources: Sequence[str]) -> Iterator[str]:
     text = flat(saved(run))["data.text"]
     assert text is None or isinstance(text, str)
     return (part.text for part in read_documents(sources, text=text))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
-def _grams(words: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
-    return zip(*(words[i:] for i in range(size)), strict=False)

@@ -3,6 +3,7 @@ pre-trained image encoder of a run."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -220,6 +221,11 @@ def content(image: LabelledImage) -> bytes:
     """Return the bytes that decide whether an image is held out."""
     data = image.data()
     return data if isinstance(data, bytes) else data.tobytes()
+
+
+def digest(image: LabelledImage) -> str:
+    """Return a word that only equal images share."""
+    return hashlib.sha256(content(image)).hexdigest()
 
 
 def _check_classes(

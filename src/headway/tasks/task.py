@@ -17,9 +17,9 @@ from headway.base.devices import Machine
 from headway.base.settings import required
 from headway.base.sharing import WHOLE, Share
 from headway.bundle import Bundle
+from headway.data.overlap import Sides
 from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
-from headway.interop import ExportedGGUF
 from headway.tasks.job import AnyJob, Emit, Job
 from headway.tasks.sections import (
     ExamplesConfig,
@@ -55,14 +55,12 @@ class BundleSpec(Generic[Network, Model]):
     bundle: the class of the bundle. foreign: makes the bundle from a model that was read from a
     Hugging Face folder, from that folder and from its `model_type`. export: writes the
     bundle into a folder for transformers, as a model of the named family there or of the first
-    family that can represent it, and returns its class. export_to_gguf: writes it as a file of
-    llama.cpp, with matrices of the named dtype. None: other libraries have no such models.
+    family that can represent it, and returns its class. None: other libraries have no such models.
     """
 
     bundle: type[Model]
     foreign: Callable[[Network, Path, str], Model] | None = None
     export: Callable[[Model, Path, str | None], str] | None = None
-    export_to_gguf: Callable[[Model, Path, str], ExportedGGUF] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +280,8 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     held_out(bundle, run, config, options): returns the held-out examples of a run. reads: whether
     this task evaluates the examples of a file, if its kind of bundle is also that of other tasks;
     it then evaluates no held-out examples but those of its own runs. show_scores: formats scores
-    as the lines that `headway eval` prints.
+    as the lines that `headway eval` prints. sides(config): reads what the training examples and the
+    held-out examples of a run say, which are compared with each other; None: they cannot be.
 
     bundles: how its models are loaded, by `family` in their config.json. next_commands: commands to
     suggest after training, with {run} in place of the run folder.
@@ -299,6 +298,7 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     held_out: Callable[[Model, Path, Any, Options], Examples]
     next_commands: Sequence[str]
     bundles: Mapping[str, BundleSpec[Any, Model]] = field(default_factory=dict)
+    sides: Callable[[RunConfig], Sides] | None = None
     reads: Callable[[Path], bool] | None = None
     show_scores: Callable[[Scores], list[str]] = lambda scores: [metrics_line(scores)]
     predicts: Predicts[Model, Any, Any, Any] | None = None

@@ -14,6 +14,7 @@ from headway.base.settings import flatten, override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, has_validation, read_documents, text_files
 from headway.data.formats.split_files import TRAIN, VALID
+from headway.data.overlap import Sides, passages
 from headway.data.prepared import Progress, numbered, prepared, progress_of
 from headway.data.read_once import ReadOnce
 from headway.models import BertConfig, GPTConfig
@@ -103,6 +104,15 @@ class RunningText:
         for text in self.train:
             yield from text.every()
         yield from self._valid or ()
+
+
+def sides_of_text(data: TextDataConfig) -> Sides:
+    """Return the training text and passages of the held-out text."""
+    text = RunningText(data)
+    return Sides(
+        train=(part.text for source in text.train for part in source.train()),
+        held_out=(passage for part in text.held_out() for passage in passages(part.text)),
+    )
 
 
 def fitted_model(

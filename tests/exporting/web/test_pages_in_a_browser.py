@@ -9,7 +9,8 @@ import pytest
 import torch
 from playwright.sync_api import sync_playwright
 
-from headway.exporting.web.export import export_web
+from headway.exporting.target import export
+from headway.exporting.web.export import web_page
 from tests.fixtures.accessibility import findings
 from tests.fixtures.bundles import BUNDLES
 from tests.fixtures.captioners import PIXELS
@@ -40,7 +41,7 @@ def exported(tmp_path_factory):
             torch.manual_seed(0)
             folder = tmp_path_factory.mktemp("web") / "out"
             examples = (TEXTS[name],) if name in TEXTS else ()
-            export_web(BUNDLES[name][0](), folder, examples=examples)
+            export(BUNDLES[name][0](), folder, web_page(examples=examples))
             folders[name] = folder
         return folders[name]
 

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from headway.base.errors import UsageError
+from headway.exporting.target import export
 from headway.exporting.web import packages
 from headway.exporting.web.description import KINDS, lacks
-from headway.exporting.web.export import export_web
+from headway.exporting.web.export import web_page
 from headway.exporting.web.packages import FILES, INSTALL, RUNTIME, find_packages
 from headway.exporting.web.page import page
 from tests.fixtures.bundles import BUNDLES, gpt
@@ -25,7 +26,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_model_without_a_form_is_refused_with_the_reason(tmp_path, name):
     with pytest.raises(UsageError, match=REFUSED[name]):
-        export_web(BUNDLES[name][0](), tmp_path / "out")
+        export(BUNDLES[name][0](), tmp_path / "out", web_page())
     assert not list(tmp_path.iterdir())
 
 
@@ -39,7 +40,7 @@ def test_a_missing_package_is_refused_with_the_command_that_installs_it(tmp_path
     monkeypatch.delenv("NODE_PATH", raising=False)
     monkeypatch.setattr(packages.shutil, "which", lambda name: None)
     with pytest.raises(UsageError, match=RUNTIME) as refused:
-        export_web(gpt(), tmp_path / "out")
+        export(gpt(), tmp_path / "out", web_page())
     assert INSTALL in str(refused.value.hint) and not list(tmp_path.iterdir())
 
 
@@ -47,7 +48,7 @@ def test_without_node_the_export_is_refused(tmp_path, monkeypatch):
     stand_ins(tmp_path)
     monkeypatch.setattr(packages.shutil, "which", lambda name: None)
     with pytest.raises(UsageError, match="command node is not found"):
-        export_web(gpt(), tmp_path / "out", runtime=tmp_path)
+        export(gpt(), tmp_path / "out", web_page(tmp_path))
     assert not (tmp_path / "out").exists()
 
 

@@ -7,9 +7,7 @@ the graphs in `onnx/`. In `headway/` is what Headway knows of the model, without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import nn
@@ -26,47 +24,35 @@ from headway.exporting.described import (
 )
 from headway.exporting.families import graphs_of
 from headway.exporting.graphs import Graph
+from headway.exporting.methods_by_graphs import Sessions
 from headway.exporting.onnx.running import RUNTIMES, missing
 from headway.exporting.onnx.writing import SUFFIXES, convert, write_graph
-from headway.exporting.stand_ins import Sessions
-from headway.exporting.target import Exported, Progress, Running, Target, export
+from headway.exporting.target import Progress, Running, Runtimes, Target
 
 GRAPHS_FOLDER = "onnx"
 FIRST = "onnxruntime"
 """The runtime that every export needs, and that computes the scores."""
 
 
-def export_onnx(
-    bundle: Bundle,
-    folder: str | Path,
-    dtype: str = "float32",
-    run: Path | None = None,
-    progress: Progress = lambda fraction: None,
-    graphs: Callable[[nn.Module], list[Graph]] = graphs_of,
-) -> Exported:
-    """Export a model as ONNX, verified by onnxruntime, and by OpenVINO if it is installed.
-
-    dtype: a key of `SUFFIXES`. graphs: returns those of a model. Raises what `export` raises.
-    """
-    target = replace(ONNX, write=partial(_write, graphs=graphs))
-    return export(bundle, folder, target, dtype, run=run, progress=progress)
-
-
-def _lacks(bundle: Bundle, family: str | None) -> list[str]:
+def lacks(bundle: Bundle, family: str | None) -> list[str]:
+    """Return why a model has no graph. Raises UsageError if onnxruntime is not installed."""
     reasons = graphs_lack(bundle.model)
     if not reasons and not RUNTIMES[FIRST].is_installed:
         raise missing(FIRST)
     return reasons
 
 
-def _write(
+def write(
     bundle: Bundle,
     folder: Path,
     family: str | None,
     progress: Progress,
     graphs: Callable[[nn.Module], list[Graph]] = graphs_of,
 ) -> str:
-    """Write the description of the model and its graphs; return the class in transformers."""
+    """Write the description of the model and its graphs; return the class in transformers.
+
+    graphs: returns those of a model.
+    """
     parts = graphs(plain_copy(bundle.model))
     architecture = describe(bundle, folder)
     files = folder / GRAPHS_FOLDER
@@ -78,7 +64,7 @@ def _write(
     return architecture
 
 
-def _run(bundle: Bundle, folder: Path) -> Iterator[Running]:
+def _run(bundle: Bundle, folder: Path) -> Runtimes:
     """Yield the folder as each installed runtime computes it."""
     for name, runtime in RUNTIMES.items():
         if runtime.is_installed:
@@ -95,7 +81,7 @@ def graph_of(path: Path) -> str:
 
 def dtype_of(folder: Path) -> str:
     """Return the numbers of the graphs of an exported folder."""
-    names = [path.stem for path in sorted((folder / GRAPHS_FOLDER).glob("*.onnx"))]
+    names = [path.stem for path in graph_files(folder)]
     for dtype, suffix in SUFFIXES.items():
         if suffix and names and names[0].endswith(suffix):
             return dtype
@@ -104,17 +90,18 @@ def dtype_of(folder: Path) -> str:
 
 def _convert(bundle: Bundle, folder: Path, dtype: str) -> None:
     """Replace the float32 files by files of other numbers."""
-    for plain in _graph_files(folder):
+    for plain in graph_files(folder):
         convert(plain, dtype, plain.with_stem(plain.stem + SUFFIXES[dtype]))
         plain.unlink()
 
 
-def _graph_files(folder: Path) -> list[Path]:
+def graph_files(folder: Path) -> list[Path]:
+    """Return the files of the graphs of an exported folder."""
     return sorted((folder / GRAPHS_FOLDER).glob("*.onnx"))
 
 
 def is_export(path: Path) -> bool:
-    """Return whether a path is a folder that `export_onnx` wrote, or a file in its graphs."""
+    """Return whether a path is a folder that was written, or a file in its graphs."""
     return (folder_of(path) / GRAPHS_FOLDER).is_dir() and (folder_of(path) / OURS).is_dir()
 
 
@@ -131,7 +118,7 @@ def open_export(path: Path, runtime: str = FIRST) -> Bundle:
     folder = folder_of(path)
 
     def load(graphs: Sequence[Graph]) -> Sessions:
-        files = {graph_of(file): file for file in _graph_files(folder)}
+        files = {graph_of(file): file for file in graph_files(folder)}
         if absent := sorted({graph.name for graph in graphs} - files.keys()):
             raise DataError(f"the graph {absent[0]} is missing", str(folder / GRAPHS_FOLDER))
         return {name: RUNTIMES[runtime].session(file) for name, file in files.items()}
@@ -142,12 +129,12 @@ def open_export(path: Path, runtime: str = FIRST) -> Bundle:
 ONNX = Target(
     name="as an ONNX graph",
     dtypes=(*SUFFIXES,),
-    lacks=_lacks,
-    write=_write,
+    lacks=lacks,
+    write=write,
     run=_run,
     compare_files=compare_files,
     convert=_convert,
-    weights=_graph_files,
-    call=lambda folder, _: f"onnxruntime.InferenceSession({str(_graph_files(folder)[0])!r})",
+    weights=graph_files,
+    call=lambda folder, _: f"onnxruntime.InferenceSession({str(graph_files(folder)[0])!r})",
 )
 """ONNX graphs. Outputs must agree to `TOLERANCE`."""

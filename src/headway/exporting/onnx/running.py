@@ -14,7 +14,7 @@ import torch
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.shapes import Tensor
-from headway.exporting.stand_in import Session
+from headway.exporting.without_weights import Session
 
 
 def _onnxruntime(package: Any, path: Path, threads: int) -> Session:

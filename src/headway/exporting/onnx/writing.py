@@ -30,10 +30,11 @@ TRACED = {BATCH: 2, LENGTH: 3, PAST: 4, TOTAL: 7, SOURCE: 5, PAST_SOURCE: 2}
 """Sizes of the axes while a graph is traced. They differ and are at least 2: sizes 0 and 1 would be
 taken for constants."""
 
-SUFFIXES = {"float32": "", "float16": "_fp16", "int8": "_quantized"}
+SUFFIXES = {"float32": "", "float16": "_fp16", "int8": "_quantized", "int4": "_q4"}
 """Numbers of the matrices -> the end of a file's name, as transformers.js has it."""
 BLOCK = 32
-"""Weights that share a scale in int8."""
+"""Weights that share a scale in int8 and int4."""
+BITS = {"int8": 8, "int4": 4}
 
 
 def write_graph(graph: Graph, path: Path) -> None:
@@ -94,8 +95,9 @@ def _name_axes(values: Any, axes: dict[str, Axes]) -> None:
 def convert(path: Path, dtype: str, to: Path) -> None:
     """Write a float32 file with other numbers; its inputs and outputs stay float32.
 
-    float16: all numbers. int8: matrices of products, in blocks of `BLOCK` weights with a scale; the
-    products are those of float32, so no result depends on the batch (MatMulNBits).
+    float16: all numbers. int8, int4: matrices of products, in blocks of `BLOCK` weights with a
+    scale, in int4 also a zero point; the products are those of float32, so no result depends on the
+    batch (MatMulNBits).
     """
     onnx = _package("onnx")
     with quietly():
@@ -109,9 +111,9 @@ def convert(path: Path, dtype: str, to: Path) -> None:
         quantizer = import_module("onnxruntime.quantization.matmul_nbits_quantizer")
         chosen = quantizer.MatMulNBitsQuantizer(
             _with_constant_matrices(onnx, onnx.load(str(path))),
-            bits=8,
+            bits=BITS[dtype],
             block_size=BLOCK,
-            is_symmetric=True,
+            is_symmetric=dtype == "int8",
         )
         chosen.process()
         chosen.model.save_model_to_file(str(to), use_external_data_format=False)

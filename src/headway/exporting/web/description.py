@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from headway.base.errors import UsageError
 from headway.bundle import Bundle, EncoderBundle, TextBundle, part_of
 from headway.bundle.image_encoder import names_of
 from headway.data.image_reader import ImageReader
@@ -42,13 +41,8 @@ def describe(
 ) -> Description:
     """Return the description of a model for its page, as `browser/answers.js` reads it.
 
-    Raises UsageError for a model that the page cannot run, with the reasons.
+    The page must be able to run it (`lacks`).
     """
-    if reasons := lacks(bundle):
-        raise UsageError(
-            f"this model cannot become a web page: {', '.join(reasons)}",
-            hint="--to onnx writes a folder for your own program with transformers.js",
-        )
     specific, axes = KINDS[type(bundle)](bundle)
     model: Any = bundle.model
     mask = specific.get("mask", {}).get("text", "")

@@ -1,96 +1,78 @@
-"""Writes a model as a web page, runs the page's code, and only then gives the folder its name.
+"""A folder with a page that computes a model: that of `onnx`, and `index.html`.
 
-The folder has `index.html`, which is complete by itself, and what `--to onnx` writes, whose graphs
-have the attention weights as further outputs: for transformers.js and `headway eval`.
+The page is complete by itself. The graphs have the attention weights as further outputs, and are
+for transformers.js and `headway eval`, too.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from headway.base.errors import UsageError
-from headway.base.files import check_new, write_file
-from headway.base.folders import new_folder
+from headway.base.files import write_file
 from headway.bundle import Bundle
 from headway.exporting.described import plain_copy
-from headway.exporting.onnx.export import GRAPHS_FOLDER, export_onnx, graph_of
-from headway.exporting.target import Exported, Progress
-from headway.exporting.verified import TOLERANCE
+from headway.exporting.onnx import export as onnx
+from headway.exporting.target import Target
+from headway.exporting.web import description
 from headway.exporting.web.attention import graphs_with_attention
-from headway.exporting.web.description import describe, lacks
-from headway.exporting.web.in_node import InNode, compare_in_node
+from headway.exporting.web.in_node import compare_in_node
 from headway.exporting.web.packages import RUNTIME, find_packages, node
 from headway.exporting.web.page import page
 
 PAGE, LICENCES = "index.html", "licences.txt"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedWeb:
-    """The result of an export. size: of the page, in bytes. onnx: of the graphs in it. in_node: the
-    page's code against the model."""
+def web_page(
+    runtime: Path | None = None, examples: Sequence[str] = (), title: str | None = None
+) -> Target:
+    """Return the target of a page.
 
-    folder: Path
-    size: int
-    onnx: Exported
-    in_node: InNode
-
-
-def export_web(
-    bundle: Bundle,
-    folder: str | Path,
-    dtype: str = "float32",
-    run: Path | None = None,
-    progress: Progress = lambda fraction: None,
-    *,
-    runtime: Path | None = None,
-    examples: Sequence[str] = (),
-) -> ExportedWeb:
-    """Write a model as a web page into a new folder, and verify it; on any error no folder is left.
-
-    Besides what `export_onnx` verifies, Node runs the code of the page: ids and texts must be those
+    Besides what is compared for ONNX, Node runs the code of the page: ids and texts must be those
     of the tokenizer, logits and attention weights those of the model to 1e-5 (in float32), and the
-    tokens that it writes greedily the most probable ones. runtime: the folder with the packages
-    that compute in the page (`packages.FILES`). examples: inputs that the page offers; it answers
-    the first one when it is opened. Raises UsageError for a model that cannot become a page, with
-    the reasons, for a folder that exists and if a package is missing; HeadwayError if the
-    verification fails.
+    tokens that it writes greedily the most probable ones.
+
+    runtime: the folder with the packages that compute in the page (`packages.FILES`). examples:
+    inputs that the page offers; it answers the first one when it is opened. title: None is the kind
+    of the model.
     """
-    folder = Path(folder)
-    check_new(folder)
-    if reasons := lacks(bundle):
-        raise UsageError(
-            f"this model cannot become a web page: {', '.join(reasons)}",
-            hint="--to onnx writes a folder for your own program with transformers.js",
-        )
-    packages = find_packages(runtime)
-    node()
-    with TemporaryDirectory() as scratch, new_folder(folder) as temporary:
-        model = plain_copy(bundle.model)
+
+    def lacks(bundle: Bundle, family: str | None) -> list[str]:
+        reasons = description.lacks(bundle) or onnx.lacks(bundle, family)
+        if not reasons:
+            find_packages(runtime)
+            node()
+        return reasons
+
+    def finish(bundle: Any, folder: Path, where: str, tolerance: float | None) -> str:
+        """Write the page of the graphs in a folder, and compare its code with the model in Node."""
+        packages = find_packages(runtime)
         graphs = graphs_with_attention(plain_copy(bundle.model))
-        description = describe(bundle, graphs, _title(run, bundle), examples)
-        description["facts"]["computed by"] = packages[RUNTIME].version
-        exported = export_onnx(
-            bundle, Path(scratch, "onnx"), dtype, run, progress, graphs=graphs_with_attention
-        )
-        shutil.copytree(exported.folder, temporary, dirs_exist_ok=True)
-        files = {graph_of(path): path for path in sorted((temporary / GRAPHS_FOLDER).iterdir())}
-        tolerance = TOLERANCE if dtype == "float32" else None
-        in_node = compare_in_node(
-            bundle, model, description, files, packages, str(folder), tolerance
-        )
+        described = description.describe(bundle, graphs, title or bundle.kind, examples)
+        described["facts"]["computed by"] = packages[RUNTIME].version
+        files = {onnx.graph_of(path): path for path in onnx.graph_files(folder)}
+        model = plain_copy(bundle.model)
+        found = compare_in_node(bundle, model, described, files, packages, where, tolerance)
         contents = {name: path.read_bytes() for name, path in files.items()}
-        written = page(packages, description, contents)
-        write_file(temporary / PAGE, written)
+        write_file(folder / PAGE, page(packages, described, contents))
         licences = "\n\n".join(package.licence for package in packages.values())
-        write_file(temporary / LICENCES, licences.encode())
-    return ExportedWeb(folder=folder, size=len(written), onnx=exported, in_node=in_node)
+        write_file(folder / LICENCES, licences.encode())
+        return (
+            f"in {found.version} logits differ at most by {found.difference:.1e}, attention "
+            f"weights by {found.of_attention:.1e}, {found.tokens} greedy tokens and {found.texts} "
+            "texts are the same"
+        )
 
-
-def _title(run: Path | None, bundle: Any) -> str:
-    return bundle.kind if run is None else run.resolve().name
+    return replace(
+        onnx.ONNX,
+        name="as a web page",
+        hint="--to onnx writes a folder for your own program with transformers.js",
+        lacks=lacks,
+        write=partial(onnx.write, graphs=graphs_with_attention),
+        finish=finish,
+        weights=lambda folder: [folder / PAGE],
+        call=lambda folder, _: f"open {folder / PAGE} in a browser",
+    )

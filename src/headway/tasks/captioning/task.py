@@ -15,6 +15,7 @@ from headway.base.settings import override
 from headway.base.transfers import positions_where
 from headway.bundle import TextBundle
 from headway.data.image_corpus import examples_of_corpus
+from headway.data.overlap import Sides
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation.scores import Scores
 from headway.inspection.ablation import layers_of
@@ -37,6 +38,7 @@ from headway.tasks.captioning.data import (
     PreparedCaptions,
     Starts,
     caption_tokens,
+    captioned_images,
     check_captions,
     held_out_examples,
     prepare_captions,
@@ -53,6 +55,7 @@ from headway.tasks.captioning.model import (
 )
 from headway.tasks.image_data import (
     decided_settings,
+    digest,
     load_image_encoder,
     settings_of_pretrained,
 )
@@ -294,6 +297,15 @@ def score_lines(scores: Scores) -> list[str]:
     return lines
 
 
+def sides(config: CaptionRunConfig) -> Sides:
+    """Read the images of a run; only equal images are found."""
+    found = captioned_images(config.data)
+    return Sides(
+        train=(digest(one.image) for one in found["train"]),
+        held_out=(digest(one.image) for one in found["valid"]),
+    )
+
+
 CAPTIONING = Task(
     name="captioning",
     config=CaptionRunConfig,
@@ -304,6 +316,7 @@ CAPTIONING = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     show_scores=score_lines,
     bundles={"captioner": BundleSpec(CaptionerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts[CaptionerBundle, CaptionInput, CaptionOptions, CaptionedFile](

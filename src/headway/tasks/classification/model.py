@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -36,6 +36,7 @@ from headway.data.padding import collate_encoder_batch, shortest_first
 from headway.models import BertClassifier, TextClassifier
 from headway.tasks.classification.reader import ClassReader, Numbers, Texts
 from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words
+from headway.transforms.quantize import float32_copy
 
 ROWS = 64
 """Batch size, in texts."""
@@ -129,21 +130,22 @@ class ClassifierBundle(StoredBundle, Attending):
             )
         return [self.reader.numbers.restored(z) for z in self.logits(texts)[:, 0].tolist()]
 
-    def with_label_scale(self) -> TextClassifier | BertClassifier:
-        """Copy a regression model with the scale of the labels folded into its head.
+    def with_label_scale(self) -> ClassifierBundle:
+        """Return a bundle of regression whose model predicts labels: their scale is in its head.
 
-        The head predicts the normalised z, and y = z deviation + mean; the copy predicts y directly
-        with weight deviation w and bias deviation b + mean. Raises UsageError for a model of
-        classes.
+        The head predicts the normalised z, and y = z deviation + mean; that of the copy predicts y
+        directly with weight deviation w and bias deviation b + mean. A bundle of classes is
+        returned itself.
         """
         numbers = self.reader.numbers
         if numbers is None:
-            raise UsageError("this model predicts classes, not numbers", hint="bundle.model")
-        model = copy.deepcopy(self.model)
+            return self
+        model = copy.deepcopy(float32_copy(self.model))
         with torch.no_grad():
             model.head.weight.mul_(numbers.deviation)
             model.head.bias.mul_(numbers.deviation).add_(numbers.mean)
-        return model
+        plain = replace(numbers, mean=0.0, deviation=1.0)
+        return ClassifierBundle(model, replace(self.reader, numbers=plain))
 
     def predict(
         self, inputs: Sequence[ClassInput], options: ClassOptions = DEFAULTS, *, first: int = 1
@@ -281,8 +283,7 @@ def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) 
 
     The scale of a regression model is folded into its head.
     """
-    numbers = bundle.reader.numbers
-    model = bundle.model if numbers is None else bundle.with_label_scale()
+    numbers, model = bundle.reader.numbers, bundle.with_label_scale().model
     assert isinstance(model, BertClassifier)
     labels = bundle.labels or None
     settings: dict[str, object] = {}

@@ -31,6 +31,7 @@ from headway.bundle import (
 )
 from headway.data.image_corpus import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.overlap import Sides
 from headway.data.split import check_known
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation import score_classes
@@ -60,6 +61,8 @@ from headway.tasks.image_classification.model import (
 from headway.tasks.image_data import (
     PreparedImages,
     decided_settings,
+    digest,
+    labelled_images,
     load_image_encoder,
     prepare_labelled_images,
 )
@@ -210,6 +213,12 @@ def pipeline_form(
     return label_scores(prediction.probabilities)
 
 
+def sides(config: VisionRunConfig) -> Sides:
+    """Read the images of a run; only equal images are found."""
+    found = labelled_images(config.data)
+    return Sides(train=map(digest, found.train), held_out=map(digest, found.valid))
+
+
 IMAGE_CLASSIFICATION = Task(
     name="image_classification",
     config=VisionRunConfig,
@@ -220,6 +229,7 @@ IMAGE_CLASSIFICATION = Task(
     score=evaluate,
     read=images_of_files,
     held_out=held_out_images,
+    sides=sides,
     show_scores=shown_as("{metrics}   {correct:,} of {images:,} images correct"),
     bundles={
         "vit-classifier": BundleSpec(ImageClassifierBundle, from_hugging_face, to_hugging_face),

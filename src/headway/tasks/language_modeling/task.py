@@ -18,11 +18,12 @@ from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.base.sharing import Share
 from headway.bundle import TextBundle
+from headway.data.overlap import Sides
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation import bits_per_byte, nats_of
 from headway.evaluation.scores import Metric, Scores
-from headway.interop import NO_SETTINGS, ExportedGGUF
+from headway.interop import NO_SETTINGS
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks
@@ -49,7 +50,7 @@ from headway.tasks.language_modeling.data import (
 from headway.tasks.language_modeling.packing import PackedSequences, TextBatch, in_order
 from headway.tasks.sections import TextStudentTrainingConfig
 from headway.tasks.task import BundleSpec, Task, Teaches
-from headway.tasks.text_data import check_max_length, described, fitted_model, opened
+from headway.tasks.text_data import check_max_length, described, fitted_model, opened, sides_of_text
 from headway.training import TextObjective, View, for_start
 
 WATCHED = 40
@@ -260,11 +261,6 @@ def to_hugging_face(bundle: TextBundle, folder: Path, family: str | None) -> str
     )
 
 
-def to_gguf(bundle: TextBundle, folder: Path, dtype: str) -> ExportedGGUF:
-    """Write a GGUF file with the language model, its tokenizer and its chat template."""
-    return interop.export_gguf(bundle.model, bundle.tokenizer, folder, dtype, bundle.settings)
-
-
 def score_lines(scores: Scores) -> list[str]:
     """Format perplexity, nats and bits, the number of tokens, and the generated sample if any."""
     counts = scores.counts
@@ -277,6 +273,11 @@ def score_lines(scores: Scores) -> list[str]:
     return [*lines, *(f"{sample['prompt']}{sample['output']}" for sample in scores.samples)]
 
 
+def sides(config: LanguageRunConfig) -> Sides:
+    """Read the text of a run."""
+    return sides_of_text(config.data)
+
+
 LANGUAGE_MODELING = Task(
     name="language_modeling",
     config=LanguageRunConfig,
@@ -287,8 +288,9 @@ LANGUAGE_MODELING = Task(
     score=evaluate,
     read=read_text,
     held_out=held_out_text,
+    sides=sides,
     show_scores=score_lines,
-    bundles={"gpt": BundleSpec(TextBundle, from_hugging_face, to_hugging_face, to_gguf)},
+    bundles={"gpt": BundleSpec(TextBundle, from_hugging_face, to_hugging_face)},
     teaches=Teaches(
         data=WeightedTextConfig(),
         evaluation=LanguageEvaluationConfig(),

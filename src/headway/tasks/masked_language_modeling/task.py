@@ -19,6 +19,7 @@ from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.base.sharing import Share
 from headway.bundle import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
+from headway.data.overlap import Sides
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation.scores import Scores
@@ -69,7 +70,7 @@ from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perp
 from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
 from headway.tasks.sections import TextStudentTrainingConfig
 from headway.tasks.task import BundleSpec, Pipeline, Predicts, Styled, Task, Teaches
-from headway.tasks.text_data import check_max_length, described, fitted_model, opened
+from headway.tasks.text_data import check_max_length, described, fitted_model, opened, sides_of_text
 from headway.training import LayersConfig, View
 
 BAR = 30
@@ -336,6 +337,11 @@ def _of_text(numbers: Mapping[str, float]) -> str:
     return f"{masked}; next-sentence prediction {numbers['nsp_accuracy']:.1%}"
 
 
+def sides(config: EncoderRunConfig) -> Sides:
+    """Read the text of a run."""
+    return sides_of_text(config.data)
+
+
 MASKED_LANGUAGE_MODELING = Task(
     name="masked_language_modeling",
     config=EncoderRunConfig,
@@ -346,6 +352,7 @@ MASKED_LANGUAGE_MODELING = Task(
     score=evaluate,
     read=read_text,
     held_out=held_out_text,
+    sides=sides,
     reads=reads_text,
     show_scores=score_lines,
     bundles={"bert": BundleSpec(EncoderBundle, from_hugging_face, to_hugging_face)},

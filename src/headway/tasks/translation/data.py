@@ -12,6 +12,7 @@ from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
+from headway.data.overlap import Sides
 from headway.data.prepared import Progress, numbered, prepared, progress_of
 from headway.data.read_once import ReadOnce
 from headway.data.split import is_held_out, repeats
@@ -122,6 +123,16 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     pairs."""
     corpora = [replace(corpus, alignments=None) for corpus in corpora_of(config)]
     return PairsOnce(config, corpora).valid()
+
+
+def sides(config: TranslationRunConfig) -> Sides:
+    """Read the sources of all pairs of a run."""
+    corpora = [replace(corpus, alignments=None) for corpus in corpora_of(config.data)]
+    pairs = PairsOnce(config.data, corpora)
+    return Sides(
+        train=(pair.source for number in range(len(corpora)) for pair in pairs.train(number)),
+        held_out=(pair.source for pair in pairs.valid()),
+    )
 
 
 def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:

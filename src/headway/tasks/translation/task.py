@@ -32,6 +32,7 @@ from headway.tasks.translation.config import (
     translate,
     translate_multi30k,
 )
+from headway.tasks.translation.data import sides
 from headway.tasks.translation.document_translation import (
     DocumentOptions,
     document_lines,
@@ -186,6 +187,7 @@ TRANSLATION = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
+    sides=sides,
     show_scores=score_lines,
     bundles={"translator": BundleSpec(TranslatorBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts[TranslatorBundle, TranslateInput, TranslateOptions, Translated](

@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.attention.cache import check_rewind
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.exporting.stand_in import Method, Session, language_methods
+from headway.exporting.without_weights import Method, Session, language_methods
 from headway.models import (
     GPT,
     Bert,

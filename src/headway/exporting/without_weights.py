@@ -1,8 +1,9 @@
-"""A model whose outputs are computed by a runtime: the rest of Headway runs it as its own.
+"""A model without weights: a runtime computes its outputs, and the rest of Headway runs it as any
+other.
 
-It is a model of the usual class whose methods call the runtime. So every bundle, search and
-evaluation works with an exported model. All its parameters are NaN: whatever does not come from the
-runtime is NaN, too.
+It is a model of the usual class whose methods call the runtime: those of `methods_by_graphs` or of
+`methods_by_rereading`. So every bundle, search and evaluation works with an exported model. All its
+parameters are NaN: whatever does not come from the runtime is NaN, too.
 """
 
 from __future__ import annotations
@@ -25,12 +26,18 @@ Session = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 """A loaded file: name of an input -> tensor; it returns name of an output -> tensor."""
 
 
-def without_weights(family: str, config: object) -> Any:
-    """Return a model of a family, all of whose parameters are NaN; they take no memory."""
+def computed_model(config: Any, methods: Callable[[Any], Mapping[str, Method]]) -> Any:
+    """Return a model whose parameters are all NaN; they take no memory.
+
+    methods: returns its methods by name, for the model.
+    """
+    family: str = config.family
     with shapes_only():
         model = MODELS.call(family, MODELS[family].make, nn.Module, config)
     nowhere = torch.tensor(float("nan"))
     set_parameters(model, {n: nowhere.expand(p.shape) for n, p in model.named_parameters()})
+    for name, method in methods(model).items():
+        setattr(model, name, method)
     return model.requires_grad_(False).eval()
 
 

@@ -1,0 +1,91 @@
+"""How many held-out examples occur in the training data: word for word, or nearly so.
+
+Near copies share n-grams of words (Brown et al. 2020, GPT-3, appendix C): 13 words in a row; all
+words of a shorter example must occur in a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+WORDS = 13
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What the training examples and the held-out examples of a run say; each is read once."""
+
+    train: Iterable[str]
+    held_out: Iterable[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Held-out examples against training examples.
+
+    examples: number of different held-out examples. equal: that of those which occur in the
+    training data. near: that of the others whose words occur in a training example (`overlapping`).
+    """
+
+    examples: int
+    equal: int
+    near: int
+
+
+def overlap(sides: Sides) -> Overlap:
+    """Count the held-out examples that are in the training data, too."""
+    rows = list(dict.fromkeys(sides.held_out))
+    wanted, equal = set(rows), set[str]()
+
+    def watched() -> Iterator[str]:
+        for text in sides.train:
+            if text in wanted:
+                equal.add(text)
+            yield text
+
+    near = overlapping(rows, watched())
+    shared = sum(is_near and row not in equal for row, is_near in zip(rows, near, strict=True))
+    return Overlap(examples=len(rows), equal=len(equal), near=shared)
+
+
+def overlapping(rows: Sequence[str], texts: Iterable[str], words: int = WORDS) -> list[bool]:
+    """Return for each row whether some text has `words` of its words in a row.
+
+    Words are compared in lower case, without punctuation. A row without words overlaps nothing.
+    """
+    wanted: dict[int, dict[tuple[str, ...], list[int]]] = {}
+    for number, row in enumerate(rows):
+        content = _words(row)
+        size = min(words, len(content))
+        if size:
+            for gram in _grams(content, size):
+                wanted.setdefault(size, {}).setdefault(gram, []).append(number)
+    overlaps = [False] * len(rows)
+    for text in texts:
+        content = _words(text)
+        for size, grams in wanted.items():
+            for gram in _grams(content, size):
+                for number in grams.get(gram, ()):
+                    overlaps[number] = True
+    return overlaps
+
+
+def passages(text: str, words: int = 2 * WORDS) -> Iterator[str]:
+    """Yield the text in parts of `words` words, between which examples of running text are
+    distinguished; the rest of a text belongs to its last part."""
+    found = text.split()
+    last = max(len(found) // words, 1)
+    for number in range(last):
+        end = None if number == last - 1 else (number + 1) * words
+        yield " ".join(found[number * words : end])
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _grams(words: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
+    return zip(*(words[i:] for i in range(size)), strict=False)
