@@ -27,10 +27,11 @@ class Family:
     name of the architecture before them. tolerance: of log-probabilities in float32, relative to
     the largest. biases: keys of config.json that the tensors tell -> the end of the name of one.
     options: settings of ours, with their value or by their name alone, that the family has besides
-    those of GPT-2 and Llama. stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the
-    tensor and config.json. restored: the inverse. computed: returns keys of config.json that a file
-    does not have, because llama.cpp computes them from others. rotated: whether the number of
-    rotated dimensions of a head is in the metadata, instead of their fraction.
+    those of GPT-2 and Llama. stored: returns a tensor as llama.cpp stores it, from transformers'
+    name of it, the tensor and config.json. restored: the inverse. computed: returns keys of
+    config.json that a file does not have, because llama.cpp computes them from others. rotated:
+    whether the number of rotated dimensions of a head is in the metadata, instead of their
+    fraction.
     """
 
     architecture: str
