@@ -9,6 +9,7 @@ import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayError
+from headway.exporting.llama_cpp import running_server
 from headway.interop import (
     ChatTemplate,
     FolderSettings,
@@ -190,21 +191,28 @@ ODD = [
 @pytest.mark.parametrize("split", gguf_tokenizer._SPLITS)
 def test_texts_are_split_as_by_llama_cpp(file, split):
     path = changed(file, set_key("tokenizer.ggml.pre", split, package.GGUFValueType.STRING))
-    answer = gguf._run(path, ODD, [], 48, path.parent)
     tokenizer = read_gguf_tokenizer(path)
-    assert [tokenizer.encode(text) for text in ODD] == answer["ids"]
+    with running_server(path, 48) as server:
+        assert [tokenizer.encode(text) for text in ODD] == [server.ids(text) for text in ODD]
 
 
 def test_frequencies_that_are_divided_are_those_of_llama_cpp(file):
     factors = np.linspace(1, 8, 8, dtype=np.float32)
     path = changed(file, lambda _, tensors: tensors.update({"rope_freqs.weight": factors}))
-    made = headway.load(path, "cpu").model
+    opened = headway.load(path, "cpu")
+    made, (letter,) = opened.model, opened.tokenizer.encode("a")
     assert made.config.rotary_scaling.pair_factors == tuple(factors.tolist())
     prompts = [[*range(2, 26)], [*range(5, 20)]]
-    answer = gguf._run(path, [], prompts, 48, path.parent)
-    assert gguf._difference(gguf._log_p(made, prompts, answer), answer) < 1e-4
-    plain = headway.load(file, "cpu").model
-    assert gguf._difference(gguf._log_p(plain, prompts, answer), answer) > 1e-2
+    with running_server(path, 48) as server:
+        theirs = [server.log_p(ids, letter, made.config.vocabulary) for ids in prompts]
+
+    def difference(model):
+        with torch.no_grad():
+            ours = [model(torch.tensor([ids]))[0, -1].log_softmax(-1) for ids in prompts]
+        return float((torch.stack(ours) - torch.stack(theirs)).abs().max())
+
+    assert difference(made) < 1e-4
+    assert difference(headway.load(file, "cpu").model) > 1e-2
 
 
 def test_a_file_is_explained_without_its_weights(file):

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from headway import load
 from headway.base.errors import DataError, UsageError
-from headway.exporting.hugging_face import export_hugging_face
+from headway.exporting.hugging_face import HUGGING_FACE
+from headway.exporting.target import export
 from headway.interop.explanation import explain
 from headway.tasks.sentence_embedding.model import to_hugging_face
 from tests.fixtures.command_line import headway
@@ -164,7 +165,7 @@ def test_a_written_folder_is_read_by_both(embedder, tmp_path):
 
 @pytest.mark.slow
 def test_an_export_is_computed_by_transformers_before_it_is_kept(embedder, tmp_path):
-    exported = export_hugging_face(load(embedder[0]), tmp_path / "exported")
+    exported = export(load(embedder[0]), tmp_path / "exported", HUGGING_FACE)
     assert exported.difference[f"transformers {transformers.__version__}"] < 1e-5
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from headway.base.shapes import Float, Int, Tensor
-from headway.models import GPT, Captioner, Transcriber, Translator
+from headway.models import GPT, Captioner, TextEmbedder, Transcriber, Translator
 
 LONGEST = 200
 """The greatest length of the sequences, if the model can read it."""
@@ -89,7 +89,9 @@ def text_inputs(model: Any, rows: int, length: int, generator: torch.Generator) 
     return tokens, _padded(rows, length), types.contiguous() if has_types else None
 
 
-def language_inputs(model: GPT, rows: int, length: int, generator: torch.Generator) -> Inputs:
+def language_inputs(
+    model: GPT | TextEmbedder, rows: int, length: int, generator: torch.Generator
+) -> Inputs:
     """Return tokens."""
     return (_ids(model.config.vocabulary, rows, min(length, room(model)), generator),)
 

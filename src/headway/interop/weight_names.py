@@ -250,7 +250,8 @@ def to_ours(
                 f"{tuple(expected)}",
                 where,
             )
-        tensor = tensor[part.unused :]
+        if part.unused:
+            tensor = tensor[part.unused :]
         rows = tensor.T if part.transposed else tensor.reshape(joined)
         grouped = rows.reshape(part.groups, -1, *rows.shape[1:])
         split = torch.split(grouped, [size[0] // part.groups for size in sizes], dim=1)
