@@ -62,7 +62,7 @@ class TranslationObjective:
 
 @dataclass(frozen=True)
 class RDropObjective:
-    """The loss above for a translator, with label smoothing; it takes twice the time of one pass.
+    """The loss of R-Drop, with label smoothing; it takes twice the time of one pass.
 
     pad: id of the padding token. alpha: weight of the divergence; 5 in the paper's translators.
     """
@@ -101,8 +101,8 @@ EPSILON = 1e-8
 
 @dataclass(frozen=True)
 class GuidedAlignmentObjective:
-    """The loss above: a translation objective and the cross-entropy of the first cross-attention
-    head of a layer.
+    """The loss of guided alignment: a translation objective and the cross-entropy of the first
+    cross-attention head of a layer.
 
     translation: may pass the batch through the model several times (R-Drop); the cross-entropy is
     then their mean. layer: name of the attention layer ("decoder.blocks.2.cross"). weight: w.
