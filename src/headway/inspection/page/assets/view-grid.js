@@ -10,7 +10,7 @@ import {number} from "./tokens.js";
 
 const MARGIN = 46; // pixels: the names of the layers
 const NAMED = 60; // pixels: the least width of a map whose head is named in words
-const MAP = [26, 104, 220]; // pixels: the least width of a map, the usual one, and the largest of few
+const MAP = [18, 104, 220]; // pixels: the least width of a map, the usual one, and the largest of few
 const SLICE = 12; // milliseconds of drawing per animation frame
 
 // Returns the heads in their order, in sections with titles.
