@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -217,7 +218,7 @@ class Undisturbed:
     def until_evaluation(self, step: int) -> float:
         """Return the seconds from the save before an evaluation to its end."""
         times = {(e["kind"], e["step"]): e["time"] for e in rows(self.run / "metrics.jsonl")}
-        return times["valid", step] - times["saving", step - 2]
+        return times["valid", step] - times["saved", step - 2]
 
 
 @pytest.fixture(scope="module")
@@ -258,21 +259,28 @@ def wait_until(process: subprocess.Popen, run: Path, kind: str, step: int) -> No
 
 
 def wait_for_phase(
-    phase: str, chance: random.Random, process: subprocess.Popen, run: Path, whole: Undisturbed
+    phase: str,
+    chance: random.Random,
+    process: subprocess.Popen,
+    run: Path,
+    whole: Undisturbed,
+    imported: float,
 ) -> None:
-    """Wait until a random moment of a phase of the run."""
-    seconds, step = 0.0, 2 * chance.randrange(1, STEPS // 2)
+    """Wait until a random moment of a phase of the run. imported: seconds that Python and torch
+    take to start."""
+    seconds, step = 0.0, 2 * chance.randrange(1, STEPS // 2 - 1)
     if phase == "the start":
-        seconds = chance.random() * whole.begun
+        seconds = chance.random() * (whole.begun + imported)
     elif phase == "steps":
         wait_until(process, run, "saved", step)
         seconds = chance.random() * 0.2
     elif phase == "a save":
-        wait_until(process, run, "saving", step)
-        seconds = chance.random() * 0.02
+        wait_until(process, run, "saved", step)
+        while process.poll() is None and not any(run.glob("checkpoints/*.tmp-*")):
+            time.sleep(0.001)
     elif phase == "an evaluation":
         step = chance.choice((6, 12, 18))
-        wait_until(process, run, "saving", step - 2)
+        wait_until(process, run, "saved", step - 2)
         seconds = chance.uniform(0.4, 1) * whole.until_evaluation(step)
     else:
         wait_until(process, run, "valid", STEPS)
@@ -284,7 +292,7 @@ def seconds_of_restart(run: Path, killed: float) -> float | None:
     """Return the seconds from a kill to the first work after it; None if none was left."""
     later = [event for event in events_of(run) if event["time"] > killed]
     plans = [number for number, event in enumerate(later) if event["kind"] == "plan"]
-    work = [e for e in later[plans[-1] :] if e["kind"] in ("saving", "train", "valid")]
+    work = [e for e in later[plans[-1] :] if e["kind"] in ("saved", "train", "valid")]
     return work[0]["time"] - killed if work else None
 
 
@@ -298,13 +306,16 @@ def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(
     kind = "shard" if number % 3 == 2 else "replicate"
     expected, run = undisturbed[kind], whole / "runs" / f"killed-{number}"
     begin = launched_by_forks if number < 20 else launched
+    began = time.monotonic()
     process = begin(train_words(whole / "data", run.name, *KINDS[kind]), whole)
     while len(victims := children_of(process)) < 2:
         time.sleep(0.01)
+    imported = time.monotonic() - began
     phase = PHASES[number % len(PHASES)]
-    wait_for_phase(phase, random.Random(number), process, run, expected)
+    wait_for_phase(phase, random.Random(number), process, run, expected, imported)
     killed = time.time()
-    os.kill(victims[number // len(PHASES) % 2], signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(victims[number // len(PHASES) % 2], signal.SIGKILL)
     code, said = ended(process, 900)
     assert code == 0 and "Traceback" not in said and "error" not in said
     assert "was ended by SIGKILL; all start again" in said or phase == "the end"
@@ -315,7 +326,7 @@ def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(
     if seconds := seconds_of_restart(run, killed) if "all start again" in said else None:
         restarts.append(seconds)
         print(f"killed in {phase}: trains again after {seconds:.1f} s")
-        assert seconds <= max(30, 3 * expected.begun)  # on a machine that is busy
+        assert seconds <= max(30, 5 * (expected.begun + imported))  # on a machine that is busy
 
 
 @pytest.mark.slow
