@@ -1,7 +1,6 @@
 """The table of speed of every family: one decoder and one encoder of it."""
 
 import pytest
-
 from bench import families
 
 
