@@ -15,6 +15,7 @@ import argparse
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -70,16 +71,16 @@ def models() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the name of each family, and the function that makes its model of transformers."""
     for name, (kind, settings) in decoder_families.FAMILIES.items():
         if name not in SKIPPED:
-            yield name, lambda kind=kind, settings=settings: _decoder(kind, settings)
+            yield name, partial(_decoder, kind, settings)
     for name, (kind, stem, settings, _) in encoder_families.FAMILIES.items():
-        yield name, lambda kind=kind, stem=stem, settings=settings: _encoder(kind, stem, settings)
+        yield name, partial(_encoder, kind, stem, settings)
     for kind, stem in (("bert", "Bert"), ("roberta", "Roberta"), ("distilbert", "DistilBert")):
         sizes = {"n_layers": 4, "n_heads": 6, "dim": WIDTH, "hidden_dim": 640}
         if kind != "distilbert":
             sizes = {"num_attention_heads": 6, "num_hidden_layers": 4, "hidden_size": WIDTH}
             sizes["intermediate_size"] = 640
         settings = {**sizes, "vocab_size": 2000, "max_position_embeddings": 512}
-        yield kind, lambda kind=kind, stem=stem, settings=settings: _encoder(kind, stem, settings)
+        yield kind, partial(_encoder, kind, stem, settings)
 
 
 def _larger(settings: Mapping[str, Any]) -> dict[str, Any]:
