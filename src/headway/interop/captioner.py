@@ -217,7 +217,7 @@ def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
 def _absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return what the file of a TrOCR need not have: biases of 0 of an encoder without them, and a
     table of sines, because it is computed."""
-    found = {}
+    found: dict[str, Tensor] = {}
     if _section(hf_config, "encoder").values.get(_BIAS) is False:
         for name, tensor in tensors.items():
             if _PROJECTION.fullmatch(name):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from headway.base.shapes import Tensor
 from headway.interop.decoders.kind import HEAD
@@ -35,7 +36,7 @@ def as_decoder(file: HFConfig) -> HFConfig:
 
     The size of a window is that of both sides together if attention is bidirectional.
     """
-    values = {**file.values, _TIED: True}
+    values: dict[str, Any] = {**file.values, _TIED: True}
     if values.pop(BOTH_DIRECTIONS, False) and isinstance(values.get(_WINDOW), int):
         values[_WINDOW] = values[_WINDOW] // 2 + 1
     return HFConfig(values, file.where)
