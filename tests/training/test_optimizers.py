@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.base.errors import DataError, UsageError
-from headway.models import GPT, Bert, BertClassifier, BertConfig
+from headway.models import GPT, Bert, BertClassifier, BertConfig, ViT, ViTConfig
 from headway.training import (
     Loss,
     NonFinite,
@@ -239,6 +239,22 @@ def test_muon_for_a_model_without_blocks_is_refused():
     for model in (nn.Linear(3, 2), zoo.MODELS["rnn"].build()):
         with pytest.raises(UsageError, match="no matrices inside blocks"):
             optimizer(model, MUON)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_the_vector_of_a_patch_changes_as_that_of_a_word(kind):
+    torch.manual_seed(0)
+    shape = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 1}
+    model = ViT(ViTConfig(image_size=8, patch_size=4, channels=3, **shape))
+    images = torch.ones(2, 3, 8, 8)  # all pixels of a patch are alike
+    before = model.embedding.patches(images)
+    updates = optimizer(model, OptimizerConfig(kind=kind, lr=0.01, weight_decay=0.0))
+    for group in updates.param_groups:
+        group["lr"] = 0.01 * group["scale"]  # as the loop sets it
+    (before - 3 * torch.randn(before.shape[-1])).square().sum().backward()
+    updates.step()
+    change = model.embedding.patches(images) - before
+    assert_close(change.abs(), torch.full_like(change, 2 * 0.01), rtol=1e-3, atol=0)  # and the bias
 
 
 def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path):

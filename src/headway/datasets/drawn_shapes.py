@@ -23,7 +23,7 @@ from headway.base.folders import new_folder
 from headway.datasets.descriptions import FILE, Description, reused
 
 NAME = "drawn-shapes"
-VERSION = 1
+VERSION = 2
 SIDE, CELL = 48, 16  # pixels of an image, and of each of its nine cells
 BACKGROUND = 245
 COLOURS = {
@@ -48,7 +48,7 @@ PLACES = {
     (2, 1): "bottom",
     (2, 2): "bottom right",
 }
-SPLITS = {"train": 6000, "valid": 600, "test": 1200, "new-combinations": 1200}
+SPLITS = {"train": 16000, "valid": 600, "test": 1200, "new-combinations": 1200}
 """Number of images of each split. Only the images of new-combinations have those held out."""
 QUESTIONS = {"train": 5, "valid": 1, "test": 1, "new-combinations": 1}
 """Number of questions about an image, which are one conversation."""
@@ -299,7 +299,7 @@ def draw_shapes(folder: Path) -> DrawnShapes:
             for number in range(count):
                 groups = scene(random, is_new=split == "new-combinations")
                 name = f"{split}/{number}.png"
-                # not `write_file`, which waits for the disk: once for each of 9,000 files
+                # not `write_file`, which waits for the disk: once for each of 19,000 files
                 (temporary / name).write_bytes(_png(drawn(groups, random)))
                 rows.append(row_of(name, questions(groups, QUESTIONS[split], random)))
             text = "".join(f"{json.dumps(row)}\n" for row in rows)

@@ -122,7 +122,7 @@ DATASETS: dict[str, Dataset] = {
         fetch=lambda _, folder, __: fetch_instructions(folder),
     ),
     drawn_shapes.NAME: Dataset(
-        about="9,000 images of coloured shapes, drawn here, and 33,000 questions about them in "
+        about="19,000 images of coloured shapes, drawn here, and 83,000 questions about them in "
         "English, for a first model that reads images; no target language",
         fetch=lambda _, folder, __: draw_shapes(folder),
     ),

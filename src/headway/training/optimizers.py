@@ -12,6 +12,7 @@ from torch import nn
 from headway.base.errors import UsageError
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
+from headway.blocks import Patches
 from headway.training.muon import CombinedOptimizer, hidden_matrices, muon
 from headway.transforms.freeze import depths
 from headway.transforms.tracing import sharded
@@ -97,7 +98,11 @@ def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimize
     The "scale" of a parameter group is its maximum learning rate relative to `config.lr`; the loop
     multiplies by it. With `config.layer_decay` d, block l of L has the scale d^(L - l), layers
     below the blocks have d^L and layers above them 1 (Howard and Ruder 2018, section 3.2, with one
-    factor for all layers).
+    factor for all layers). The projection of patches of I numbers has 1/I of that: AdamW changes
+    each weight by about its rate, and the I numbers of a patch change together, so that its vector
+    then changes as the vector of a word does. Otherwise the vectors of patches grow until the
+    positions that are added to them are lost in the first norm. The largest gradients of a Vision
+    Transformer are at this matrix (Chen et al. 2021, section 4.2; Kumar et al. 2022).
 
     Raises UsageError for Muon if the model has no matrices inside blocks, and for layer decay if it
     has no blocks.
@@ -132,7 +137,11 @@ def _scales(model: nn.Module, config: OptimizerConfig) -> dict[int, float]:
             hint="set optimizer.layer_decay=1",
         )
     decay = config.layer_decay
-    return {id(p): decay ** max(0, blocks - depth[n]) for n, p in model.named_parameters()}
+    scales = {id(p): decay ** max(0, blocks - depth[n]) for n, p in model.named_parameters()}
+    for module in model.modules():
+        if isinstance(module, Patches):
+            scales[id(module.project.weight)] /= module.project.in_features
+    return scales
 
 
 def _adamw(

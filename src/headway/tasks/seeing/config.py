@@ -71,7 +71,7 @@ WRITES = tuple(name for name in flat(GPTConfig()) if name not in ("dropout", "vo
 class SeeTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a multimodal GPT."""
 
-    steps: int = with_default(BlocksLoopConfig, "steps", 2400)
+    steps: int = with_default(BlocksLoopConfig, "steps", 6000)
     average: float = averaging(0.0)
     batch_size: int = count(32, "batch size, in conversations", BATCH)
     length: int | None = count(
@@ -157,7 +157,7 @@ def see() -> SeeRunConfig:
                 num_heads=4,
                 ffn_dim=512,
                 num_layers=4,
-                patch_size=8,
+                patch_size=16,
             ),
         ),
         optimizer=OptimizerConfig(
