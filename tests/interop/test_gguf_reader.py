@@ -9,6 +9,7 @@ import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayError
+from headway.exporting.llama_cpp import opened_gguf
 from headway.interop import (
     ChatTemplate,
     FolderSettings,
@@ -187,9 +188,10 @@ ODD = [
 @pytest.mark.parametrize("split", gguf_tokenizer._SPLITS)
 def test_texts_are_split_as_by_llama_cpp(file, split):
     path = changed(file, set_key("tokenizer.ggml.pre", split, package.GGUFValueType.STRING))
-    answer = gguf._run(path, ODD, [], 48, path.parent)
     tokenizer = read_gguf_tokenizer(path)
-    assert [tokenizer.encode(text) for text in ODD] == answer["ids"]
+    with opened_gguf(path) as opened:
+        for text in ODD:
+            assert tokenizer.encode(text) == opened.model.ids(text)
 
 
 def test_frequencies_that_are_divided_are_those_of_llama_cpp(file):
@@ -197,11 +199,11 @@ def test_frequencies_that_are_divided_are_those_of_llama_cpp(file):
     path = changed(file, lambda _, tensors: tensors.update({"rope_freqs.weight": factors}))
     made = headway.load(path, "cpu").model
     assert made.config.rotary_scaling.pair_factors == tuple(factors.tolist())
-    prompts = [[*range(2, 26)], [*range(5, 20)]]
-    answer = gguf._run(path, [], prompts, 48, path.parent)
-    assert gguf._difference(gguf._log_p(made, prompts, answer), answer) < 1e-4
-    plain = headway.load(file, "cpu").model
-    assert gguf._difference(gguf._log_p(plain, prompts, answer), answer) > 1e-2
+    plain, tokens = headway.load(file, "cpu").model, torch.arange(2, 26)[None]
+    with opened_gguf(path) as opened, torch.inference_mode():
+        theirs = opened.model(tokens)
+        assert float((made(tokens).log_softmax(-1) - theirs).abs().max()) < 1e-4
+        assert float((plain(tokens).log_softmax(-1) - theirs).abs().max()) > 1e-2
 
 
 def test_a_file_is_explained_without_its_weights(file):
