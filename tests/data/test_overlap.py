@@ -15,6 +15,11 @@ def test_nothing_is_near_where_nothing_is_shared():
     assert overlap(Sides(train=[], held_out=["a"])) == Overlap(examples=1, equal=0, near=0)
 
 
+def test_only_equal_hashes_of_images_are_counted():
+    counted = overlap(Sides(train=["a", "b"], held_out=["b", "c"], are_texts=False))
+    assert counted == Overlap(examples=2, equal=1, near=None)
+
+
 def test_a_text_is_its_passages_and_the_last_one_is_the_longest():
     words = " ".join(map(str, range(60)))
     assert [len(part.split()) for part in passages(words)] == [26, 34]

@@ -9,7 +9,7 @@ import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayError
-from headway.exporting.llama_cpp import running_server
+from headway.exporting.llama_cpp import opened_gguf
 from headway.interop import (
     ChatTemplate,
     FolderSettings,
@@ -192,27 +192,21 @@ ODD = [
 def test_texts_are_split_as_by_llama_cpp(file, split):
     path = changed(file, set_key("tokenizer.ggml.pre", split, package.GGUFValueType.STRING))
     tokenizer = read_gguf_tokenizer(path)
-    with running_server(path, 48) as server:
-        assert [tokenizer.encode(text) for text in ODD] == [server.ids(text) for text in ODD]
+    with opened_gguf(path) as opened:
+        for text in ODD:
+            assert tokenizer.encode(text) == opened.model.ids(text)
 
 
 def test_frequencies_that_are_divided_are_those_of_llama_cpp(file):
     factors = np.linspace(1, 8, 8, dtype=np.float32)
     path = changed(file, lambda _, tensors: tensors.update({"rope_freqs.weight": factors}))
-    opened = headway.load(path, "cpu")
-    made, (letter,) = opened.model, opened.tokenizer.encode("a")
+    made = headway.load(path, "cpu").model
     assert made.config.rotary_scaling.pair_factors == tuple(factors.tolist())
-    prompts = [[*range(2, 26)], [*range(5, 20)]]
-    with running_server(path, 48) as server:
-        theirs = [server.log_p(ids, letter, made.config.vocabulary) for ids in prompts]
-
-    def difference(model):
-        with torch.no_grad():
-            ours = [model(torch.tensor([ids]))[0, -1].log_softmax(-1) for ids in prompts]
-        return float((torch.stack(ours) - torch.stack(theirs)).abs().max())
-
-    assert difference(made) < 1e-4
-    assert difference(headway.load(file, "cpu").model) > 1e-2
+    plain, tokens = headway.load(file, "cpu").model, torch.arange(2, 26)[None]
+    with opened_gguf(path) as opened, torch.inference_mode():
+        theirs = opened.model(tokens)
+        assert float((made(tokens).log_softmax(-1) - theirs).abs().max()) < 1e-4
+        assert float((plain(tokens).log_softmax(-1) - theirs).abs().max()) > 1e-2
 
 
 def test_a_file_is_explained_without_its_weights(file):

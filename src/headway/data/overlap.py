@@ -16,10 +16,14 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """What the training examples and the held-out examples of a run say; each is read once."""
+    """What the training examples and the held-out examples of a run say; each is read once.
+
+    are_texts: whether they have words, which near copies share; False for hashes of images.
+    """
 
     train: Iterable[str]
     held_out: Iterable[str]
+    are_texts: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +31,20 @@ class Overlap:
     """Held-out examples against training examples.
 
     examples: number of different held-out examples. equal: that of those which occur in the
-    training data. near: that of the others whose words occur in a training example (`overlapping`).
+    training data. near: that of the others whose words occur in a training example (`overlapping`);
+    None for examples without words.
     """
 
     examples: int
     equal: int
-    near: int
+    near: int | None
 
 
 def overlap(sides: Sides) -> Overlap:
     """Count the held-out examples that are in the training data, too."""
     rows = list(dict.fromkeys(sides.held_out))
+    if not sides.are_texts:
+        return Overlap(examples=len(rows), equal=len({*rows}.intersection(sides.train)), near=None)
     wanted, equal = set(rows), set[str]()
 
     def watched() -> Iterator[str]:

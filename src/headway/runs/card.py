@@ -93,10 +93,13 @@ def _overlap(found: Overlap | str) -> str:
     """Return how many held-out examples are in the training data, in a sentence."""
     if isinstance(found, str):
         return f"Whether held-out examples are in the training data is not known: {found}."
+    count = f"{found.examples:,} different held-out examples"
+    equal = f"Of {count}, {found.equal:,} are in the training"
+    if found.near is None:
+        return f"{equal} data."
     return (
-        f"Of {found.examples:,} different held-out examples, {found.equal:,} are in the training "
-        f"data word for word, and {found.near:,} more share {WORDS} words in a row with a training "
-        "example; of shorter ones, all words in a row."
+        f"{equal} data word for word, and {found.near:,} more share {WORDS} words in a row with a "
+        "training example; of shorter ones, all words in a row."
     )
 
 

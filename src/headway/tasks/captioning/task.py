@@ -303,6 +303,7 @@ def sides(config: CaptionRunConfig) -> Sides:
     return Sides(
         train=(digest(one.image) for one in found["train"]),
         held_out=(digest(one.image) for one in found["valid"]),
+        are_texts=False,
     )
 
 

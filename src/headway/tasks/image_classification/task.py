@@ -216,7 +216,7 @@ def pipeline_form(
 def sides(config: VisionRunConfig) -> Sides:
     """Read the images of a run; only equal images are found."""
     found = labelled_images(config.data)
-    return Sides(train=map(digest, found.train), held_out=map(digest, found.valid))
+    return Sides(train=map(digest, found.train), held_out=map(digest, found.valid), are_texts=False)
 
 
 IMAGE_CLASSIFICATION = Task(
