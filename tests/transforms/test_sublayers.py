@@ -25,16 +25,30 @@ module = import_module("headway.transforms.fast.sublayers")
 pytestmark = pytest.mark.skipif(not loops.instructions(), reason="the loops are not compiled")
 
 SHAPE = {"vocabulary": 90, "model_dim": 44, "num_layers": 2, "num_heads": 4, "ffn_dim": 70}
-MODERN = {"norm_kind": "rms", "positions": "rotary", "activation": "swiglu", "bias": False}
+MODERN = {
+    "norm_kind": "rms",
+    "positions": "rotary",
+    "activation": "swiglu",
+    "bias": False,
+    "head_dim": 12,
+}
+GEMMA = {**MODERN, "norm": "sandwich", "norm_kind": "rms-offset", "activation": "geglu"}
 CONFIGURATIONS = {
     "gpt-2": {"activation": "gelu-tanh", "bias": True, "positions": "learned"},
-    "modern": {**MODERN, "head_dim": 12},
+    "modern": MODERN,
     "grouped": {**MODERN, "num_kv_heads": 2, "head_dim": 20},
     "one key head, normalised": {**MODERN, "num_kv_heads": 1, "qk_norm": True, "head_dim": 10},
     "wide heads": {**MODERN, "head_dim": 150},
     "gelu": {"activation": "gelu", "positions": "sinusoidal"},
     "relu": {"activation": "relu", "positions": "learned"},
     "silu": {"activation": "silu", "positions": "rotary", "head_dim": 12},
+    "windows": {**MODERN, "window": 7, "layers": "l"},
+    "gemma": {**GEMMA, "layers": "lg", "window": 7, "local_rotary_base": 500.0, "qk_norm": True},
+    "gemma 2": {**GEMMA, "layers": "lg", "window": 9, "score_cap": 0.5, "logit_cap": 3.0},
+    "layers without positions": {**MODERN, "layers": "gG"},
+    "factors of scores and of sublayers": {**MODERN, "score_scale": 0.11, "residual_scale": 0.3},
+    "norms of the changes": {**MODERN, "norm": "inner"},
+    "partial rotation": {**MODERN, "rotary_fraction": 0.5, "num_kv_heads": 2},
 }
 DTYPES = {None: 1e-4, "int8": 0.03, "int4": 0.03, "bfloat16": 0.01}
 

@@ -68,20 +68,23 @@ typedef struct {
     int32_t *sum;
 } rounding;
 
-/* gain (x - mean) / sqrt(var + eps) + shift, or gain x / sqrt(mean of squares + eps). */
+/* gain (x - mean) / sqrt(var + eps) + shift, or gain x / sqrt(mean of squares + eps), or the same
+   with 1 + gain. */
 #define NO_NORM 0
 #define LAYER_NORM 1
 #define RMS_NORM 2
+#define OFFSET_RMS_NORM 3
 typedef struct {
     int64_t kind;
     const float *gain, *shift;
     double eps;
 } norm;
 
-/* x = x + f(norm(x)), or norm(x + f(x)) if `is_post`. x: R D. */
+/* x = x + factor norm_after(f(norm(x))), or norm(x + f(x)) if `is_post`. x: R D. */
 typedef struct {
     int64_t set, threads, rows, dim, is_post;
-    norm around;
+    norm around, after;
+    double factor;
     float *x;
 } connection;
 
@@ -97,21 +100,23 @@ typedef struct {
     matrix first[2], contract;
 } feedforward;
 
-/* f of attention by one new token of each row: output(softmax(q k^T / sqrt(K)) v).
+/* f of attention by one new token of each row: output(softmax(q k^T scale) v), where scores s may be
+   limited to cap tanh(s / cap), and keys to the last `window`; 0: no limit, and 1 / sqrt(K).
 
    inputs: queries, keys and values, as one matrix or several; of cross-attention queries only.
-   shared: queries of a key head. cos, sin: K/2 numbers for each row, or for all if the stride is 0;
-   none without rotary positions. keys, values: M G C K and M G C Kv. In self-attention the new ones
+   shared: queries of a key head. cos, sin: R/2 numbers for each row, or for all if the stride is 0,
+   by which the first R numbers of a head are rotated; none without rotary positions. keys, values: M G C K and M G C Kv. In self-attention the new ones
    are written at `position` of each row, which attends to those up to there; key j of row r is in
    row token_rows[r `token_stride` + j], or in row r without token_rows. In cross-attention
    row r attends to `num_keys` keys of source r / width, or places[r] / width, that are `real`. */
 typedef struct {
     connection around;
-    int64_t num_inputs, heads, shared, width, value_width;
+    int64_t num_inputs, heads, shared, width, value_width, window;
+    double scale, cap;
     matrix inputs[3], output;
     norm query_norm, key_norm;
     const float *cos, *sin;
-    int64_t angle_stride;
+    int64_t rotated, angle_stride;
     float *keys, *values;
     int64_t capacity;
     const int64_t *position;

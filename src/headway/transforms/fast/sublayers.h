@@ -76,8 +76,9 @@ static TARGET void NAME(normalise)(const norm *by, int64_t n, const float *x, fl
     const float mean = by->kind == LAYER_NORM ? NAME(moment)(x, n, 0, 0) / n : 0;
     const float variance = NAME(moment)(x, n, mean, 1) / n + (float)by->eps;
     const float scale = 1 / __builtin_sqrtf(variance);
+    const float offset = by->kind == OFFSET_RMS_NORM;
     for (int64_t i = 0; i < n; i++) {
-        const float scaled = (x[i] - mean) * scale * by->gain[i];
+        const float scaled = (x[i] - mean) * scale * (offset + by->gain[i]);
         y[i] = by->shift ? scaled + by->shift[i] : scaled;
     }
 }
@@ -92,9 +93,12 @@ static TARGET const float *NAME(input_of)(const connection *c, float *normed) {
     return normed;
 }
 
-/* Add f's result to x, and normalise the sum if `is_post`. */
-static TARGET void NAME(add_to)(const connection *c, const float *change) {
-    for (int64_t i = 0; i < c->rows * c->dim; i++) c->x[i] += change[i];
+/* Add f's result to x, after its own norm and times its factor; normalise the sum if `is_post`. */
+static TARGET void NAME(add_to)(const connection *c, float *change) {
+    for (int64_t r = 0; r < c->rows; r++)
+        NAME(normalise)(&c->after, c->dim, change + r * c->dim, change + r * c->dim);
+    const float factor = (float)c->factor;
+    for (int64_t i = 0; i < c->rows * c->dim; i++) c->x[i] += factor * change[i];
     if (c->is_post)
         for (int64_t r = 0; r < c->rows; r++) {
             float *x = c->x + r * c->dim;
@@ -152,11 +156,11 @@ static TARGET int NAME(feedforward)(const feedforward *f) {
 
 /* ---- attention ---- */
 
-/* Normalise a head's query or key, and rotate the pairs i and i + K/2. */
+/* Normalise a head's query or key, and rotate the pairs i and i + R/2. */
 INLINE void NAME(place)(const attention *a, const norm *by, int64_t r, float *x) {
     NAME(normalise)(by, a->width, x, x);
     if (!a->cos) return;
-    const int64_t half = a->width / 2;
+    const int64_t half = a->rotated / 2;
     const float *cos = a->cos + r * a->angle_stride, *sin = a->sin + r * a->angle_stride;
     for (int64_t i = 0; i < half; i++) {
         const float first = x[i], second = x[i + half];
@@ -172,6 +176,19 @@ INLINE float NAME(dot)(const float *q, const float *k, int64_t n) {
     float total = NAME(total)(sum);
     for (; i < n; i++) total += q[i] * k[i];
     return total;
+}
+
+/* s = cap tanh(s / cap) = cap - 2 cap / (1 + e^(2 s / cap)) */
+INLINE void NAME(limit)(float *scores, int64_t n, float cap) {
+    for (int64_t j = 0; j < n; j += V) {
+        const int64_t there = n - j < V ? n - j : V;
+        float part[V] = {0};
+        memcpy(part, scores + j, there * sizeof *part);
+        const floats e = NAME(exponential)(multiply(load_floats(part), set_floats(2 / cap)));
+        const floats below = divide(set_floats(2 * cap), add_floats(set_floats(1), e));
+        store_floats(part, subtract(set_floats(cap), below));
+        memcpy(scores + j, part, there * sizeof *part);
+    }
 }
 
 /* Turn scores into softmax without its division; return the sum, 0 if all are -inf. */
@@ -244,7 +261,7 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
     const heads *h = of;
     const attention *a = h->by;
     const int64_t n = a->width, wide = a->value_width, groups = a->heads / a->shared;
-    const float scale = 1 / __builtin_sqrtf((float)n);
+    const float scale = a->scale ? (float)a->scale : 1 / __builtin_sqrtf((float)n);
     for (int64_t b = first; b < last; b++) {
         const int64_t r = b / groups, g = b % groups;
         float *queries = (float *)h->projected + r * h->stride + g * a->shared * n;
@@ -264,6 +281,11 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
             keys = position + 1;
         }
         if (rows) k -= source * apart_k, v -= source * apart_v;
+        if (a->window && keys > a->window) { /* only the last ones count */
+            const int64_t hidden = keys - a->window;
+            k += hidden * n, v += hidden * wide, keys = a->window;
+            if (rows) rows += hidden;
+        }
         const uint8_t *real = a->real ? a->real + source * a->num_keys : 0;
         float *scores = h->scores + b * a->num_keys;
         for (int64_t s = 0; s < a->shared; s++) {
@@ -273,6 +295,7 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
                 scores[j] = real && !real[j]
                                 ? -__builtin_inff()
                                 : NAME(dot)(q, NAME(vector)(k, rows, apart_k, j, n), n) * scale;
+            if (a->cap) NAME(limit)(scores, keys, (float)a->cap);
             const float total = NAME(softmax)(scores, keys);
             float *y = h->context + (r * a->heads + g * a->shared + s) * wide;
             NAME(weighted)(scores, v, rows, apart_v, keys, wide, total, y);

@@ -2,6 +2,8 @@
 
     x = x + f(norm(x)),   f: self-attention, cross-attention or a feed-forward network
 
+with the norms, windows, limits and positions of the families of language models.
+
 A step of decoding of a few texts is bound by reading the weights, and by the time that each of some
 25 operations of torch takes in every block. Here a sublayer is one call (`sublayers.h`), which
 reads the parameters of the modules, and reads and writes the tensors of the cache, in place.
@@ -26,6 +28,7 @@ from headway.attention import (
     KeyValues,
     LayerCache,
     Mask,
+    PartialRotary,
     Rotary,
     Step,
 )
@@ -35,15 +38,19 @@ from headway.blocks import (
     DecoderOnlyBlock,
     FeedForward,
     GatedFeedForward,
+    InnerNorm,
     LayerNorm,
+    MultipliedPreNorm,
+    OffsetRMSNorm,
     PostNorm,
     PreNorm,
     RMSNorm,
+    SandwichNorm,
 )
 from headway.blocks.stack import Stack
 from headway.transforms.fast import loops
 from headway.transforms.fast.cache import FastCache
-from headway.transforms.fast.dot import FusedDot
+from headway.transforms.fast.dot import FastCappedDot, FusedDot
 from headway.transforms.fast.joint import as_one
 from headway.transforms.fast.linear import FastLinear
 from headway.transforms.fast.loops import CodedMatrix, Matrix, address
@@ -56,6 +63,7 @@ from headway.transforms.fast.quantized import (
     joined_codes,
     joint_bias,
 )
+from headway.transforms.fast.window import FastSlidingWindow
 from headway.transforms.kernels import activation_name
 from headway.transforms.tracing import tracing
 from headway.transforms.twins import plain_class
@@ -64,8 +72,14 @@ ROWS = 128
 """Most rows for which the loops are faster than torch."""
 
 ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu-tanh": 2, "silu": 3}
-NORMS: Mapping[type[nn.Module], int] = {nn.Identity: 0, LayerNorm: 1, RMSNorm: 2}
+NORMS: Mapping[type[nn.Module], int] = {
+    nn.Identity: 0,
+    LayerNorm: 1,
+    RMSNorm: 2,
+    OffsetRMSNorm: 3,
+}
 """Numbers of activations and norms, as `loops.c` numbers them."""
+RESIDUALS = (PreNorm, PostNorm, InnerNorm, SandwichNorm, MultipliedPreNorm)
 
 
 def _integers(names: str) -> list[tuple[str, type[c_int64]]]:
@@ -81,7 +95,13 @@ class _Norm(ctypes.Structure):
 
 
 class _Connection(ctypes.Structure):
-    _fields_ = (*_integers("set threads rows dim is_post"), ("around", _Norm), *_pointers("x"))
+    _fields_ = (
+        *_integers("set threads rows dim is_post"),
+        ("around", _Norm),
+        ("after", _Norm),
+        ("factor", c_double),
+        *_pointers("x"),
+    )
 
 
 class _FeedForward(ctypes.Structure):
@@ -96,13 +116,15 @@ class _FeedForward(ctypes.Structure):
 class _Attention(ctypes.Structure):
     _fields_ = (
         ("around", _Connection),
-        *_integers("num_inputs heads shared width value_width"),
+        *_integers("num_inputs heads shared width value_width window"),
+        ("scale", c_double),
+        ("cap", c_double),
         ("inputs", Matrix * 3),
         ("output", Matrix),
         ("query_norm", _Norm),
         ("key_norm", _Norm),
         *_pointers("cos sin"),
-        *_integers("angle_stride"),
+        *_integers("rotated angle_stride"),
         *_pointers("keys values"),
         *_integers("capacity"),
         *_pointers("position"),
@@ -130,6 +152,7 @@ class LoopedStack:
             for hooks in (module._forward_hooks, module._forward_pre_hooks)
         ]
         self._blocks = [self._sublayers(block) for block in stack.blocks]
+        self._schemes = [cast(Any, block).attention.positions for block in stack.blocks]
 
     def suits(
         self, x: Float[Tensor, "N T D"], cache: KeyValueCache, sources: Sequence[KeyValues] = ()
@@ -166,6 +189,7 @@ class LoopedStack:
         layers, token_rows = cache.in_place()
         if source_mask is not None and source_mask.keys is not None:
             source_mask = replace(source_mask, keys=source_mask.keys.contiguous())
+        steps = {scheme: step.placed(scheme, x.dtype) for scheme in dict.fromkeys(self._schemes)}
         with self._lock:
             for number, (layer, parts) in enumerate(zip(layers, self._blocks, strict=True)):
                 for part in parts:
@@ -173,7 +197,8 @@ class LoopedStack:
                         assert source_mask is not None
                         _place_source(part, len(x), sources[number], source_mask)
                     elif isinstance(part, _Attention):
-                        _place(part, len(x), step, layer, token_rows)
+                        own = steps[self._schemes[number]]
+                        _place(part, len(x), own, layer, token_rows)
                     _compute(part, x)
         return x
 
@@ -209,6 +234,9 @@ class LoopedStack:
             shared=attention.num_heads * attention.head_dim // attention.key.out_features,
             width=attention.head_dim,
             value_width=attention.value_dim,
+            window=getattr(attention.kernel, "window", None) or 0,
+            scale=getattr(attention.kernel, "scale", None) or 0.0,
+            cap=getattr(attention.kernel, "cap", None) or 0.0,
             inputs=(Matrix * 3)(*inputs),
             output=output,
             is_cross=is_cross,
@@ -264,7 +292,7 @@ def _place(
     part.token_stride = 0 if token_rows is None else token_rows.shape[1]
     if step.cos_sin is not None:
         cos, sin = step.cos_sin
-        part.cos, part.sin = cos.data_ptr(), sin.data_ptr()
+        part.cos, part.sin, part.rotated = cos.data_ptr(), sin.data_ptr(), 2 * cos.shape[-1]
         part.angle_stride = cos.shape[-1] if len(cos) > 1 else 0
 
 
@@ -313,7 +341,7 @@ def _of_modules(stack: Stack) -> LoopedStack | None:
     ]
     known = _LOOPED.get(stack)
     if known is None or known[0] != state:
-        can_loop = all(map(_computes, stack.blocks)) and _shares_angles(stack)
+        can_loop = all(map(_computes, stack.blocks))
         known = _LOOPED[stack] = state, LoopedStack(stack) if can_loop else None
     return known[1]
 
@@ -328,18 +356,18 @@ def _computes(block: nn.Module) -> bool:
     residuals = [module for name, module in named.items() if name.startswith("around_")]
     layers = [module for module in block.modules() if isinstance(module, nn.Linear)]
     heads = [attention for attention in attentions if isinstance(attention, GroupedQueryAttention)]
-    norms = [around.norm for around in residuals if hasattr(around, "norm")]
+    norms = [norm for around in residuals for norm in around.children() if type(norm) in NORMS]
     norms += [norm for attention in heads for norm in (attention.query_norm, attention.key_norm)]
     return (
         all(
             type(attention) in (FastMultiHeadAttention, FastGroupedQueryAttention)
-            and type(attention.kernel) is FusedDot
-            and type(attention.positions) in (type(None), Rotary)
+            and type(attention.kernel) in (FusedDot, FastSlidingWindow, FastCappedDot)
+            and _is_rotary(attention.positions)
             for attention in attentions
         )
         and plain_class(network) in (FeedForward, GatedFeedForward)
         and activation_name(network.activation) in ACTIVATIONS
-        and all(plain_class(around) in (PreNorm, PostNorm) for around in residuals)
+        and all(plain_class(around) in RESIDUALS for around in residuals)
         and all(type(norm) in NORMS for norm in norms)
         and all(map(_is_readable, layers))
         and all(
@@ -350,11 +378,10 @@ def _computes(block: nn.Module) -> bool:
     )
 
 
-def _shares_angles(stack: Stack) -> bool:
-    """Whether all layers rotate by the angles that a step has; some may have a base of their own,
-    or no positions."""
-    blocks: list[Any] = list(stack.blocks)
-    return len({id(block.attention.positions) for block in blocks}) <= 1
+def _is_rotary(positions: nn.Module | None) -> bool:
+    """Whether the loops rotate by the angles of a position scheme, or it is None."""
+    rotary = positions.rotary if type(positions) is PartialRotary else positions
+    return type(rotary) in (type(None), Rotary)
 
 
 def _is_readable(layer: nn.Linear) -> bool:
@@ -379,9 +406,14 @@ def _weight(layer: nn.Linear) -> Tensor:
 
 
 def _connection(residual: Any, last: Matrix) -> _Connection:
-    is_post = isinstance(residual, PostNorm)
+    after = residual.norm if isinstance(residual, InnerNorm) else None
     return _Connection(
-        set=loops.instructions(), dim=last.outputs, is_post=is_post, around=_norm(residual.norm)
+        set=loops.instructions(),
+        dim=last.outputs,
+        is_post=isinstance(residual, PostNorm),
+        around=_norm(nn.Identity() if after is residual.norm else residual.norm),
+        after=_norm(after or getattr(residual, "after_norm", nn.Identity())),
+        factor=getattr(residual, "scale", 1.0),
     )
 
 
