@@ -200,7 +200,8 @@ def test_a_film_shows_output_attention_and_loss_of_each_moment(opened, tmp_path)
     film = {"input": "a text", "reference": "answer", "steps": [0, 5, 90], "losses": [None, 3, 1]}
     once = {"title": "Held out: F1", "lines": [{"name": "F1", "steps": [90], "values": [0.5]}]}
     line = {"name": "chrf", "steps": [5, 90], "values": [0.0, 7e-15]}
-    twice = {"title": "Held out: chrf", "lines": [line]}
+    short = {"name": "a", "steps": [5, 6], "values": [0.0, 1e-15]}
+    twice = {"title": "Held out: chrf", "lines": [line, short]}
     parts = {
         **report(),
         "curves": [once, twice],
@@ -226,7 +227,9 @@ def test_a_film_shows_output_attention_and_loss_of_each_moment(opened, tmp_path)
     expect(shown.get_by_text("tiny")).to_be_hidden()
     # a metric has its usual name, and the long numbers of its axis are not cut off
     expect(shown.get_by_role("heading", name="Held out: chrF")).to_have_count(1)
-    curve = shown.locator(".curve", has_text="Held out: chrF").locator("canvas")
+    curve = shown.locator(".curve", has_text="Held out: chrF")
+    expect(curve).to_contain_text("Step 90: chrF 7.0e−15, a 1.0e−15 (step 6)")
+    curve = curve.locator("canvas")
     assert curve.evaluate(INKED, [0, 3]) == 0 and curve.evaluate(INKED, [3, 46]) > 0
 
 

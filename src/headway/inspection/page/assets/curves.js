@@ -44,7 +44,12 @@ export function curve(app, title, lines, {log = false} = {}) {
   const nearest = (line, step) => line.steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(line.steps[best] - step) ? at : best), 0);
   const caption = () => {
     const step = local.step ?? last;
-    return `Step ${step.toLocaleString("en-GB")}: ${lines.map((line) => `${spaced(line.name)} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
+    const said = (line) => {
+      const at = nearest(line, step);
+      const isOutside = step < line.steps[0] || step > line.steps.at(-1); // the run ended before
+      return `${spaced(line.name)} ${number(line.values[at])}${isOutside ? ` (step ${line.steps[at].toLocaleString("en-GB")})` : ""}`;
+    };
+    return `Step ${step.toLocaleString("en-GB")}: ${lines.map(said).join(", ")}`;
   };
   const words = el("figcaption", {"aria-live": "polite"}, caption());
   const paint = (ctx, width, height) => {

@@ -24,7 +24,7 @@ export function shorten(token, most) {
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
 }
 
-const METRICS = {bleu: "BLEU", chrf: "chrF", cider: "CIDEr-D", f1: "F1", macro_f1: "macro F1", lr: "learning rate"};
+const METRICS = {bleu: "BLEU", chrf: "chrF", cider: "CIDEr-D", f1: "F1", macro_f1: "macro F1", lr: "learning rate", matthews: "Matthews correlation", top5: "top-5 accuracy"};
 
 // Returns the name of a measurement, or a title that ends in one, in words: "best_step" is the best step.
 export function spaced(name) {
