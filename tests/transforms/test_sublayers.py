@@ -48,6 +48,8 @@ CONFIGURATIONS = {
     "layers without positions": {**MODERN, "layers": "gG"},
     "factors of scores and of sublayers": {**MODERN, "score_scale": 0.11, "residual_scale": 0.3},
     "norms of the changes": {**MODERN, "norm": "inner"},
+    "norms without shift": {**MODERN, "norm_kind": "layer-gain"},
+    "norms without parameters": {**MODERN, "norm_kind": "layer-plain"},
     "partial rotation": {**MODERN, "rotary_fraction": 0.5, "num_kv_heads": 2},
 }
 DTYPES = {None: 1e-4, "int8": 0.03, "int4": 0.03, "bfloat16": 0.01}

@@ -69,7 +69,7 @@ typedef struct {
 } rounding;
 
 /* gain (x - mean) / sqrt(var + eps) + shift, or gain x / sqrt(mean of squares + eps), or the same
-   with 1 + gain. */
+   with 1 + gain. Without a gain it is 1. */
 #define NO_NORM 0
 #define LAYER_NORM 1
 #define RMS_NORM 2

@@ -78,7 +78,7 @@ static TARGET void NAME(normalise)(const norm *by, int64_t n, const float *x, fl
     const float scale = 1 / __builtin_sqrtf(variance);
     const float offset = by->kind == OFFSET_RMS_NORM;
     for (int64_t i = 0; i < n; i++) {
-        const float scaled = (x[i] - mean) * scale * (offset + by->gain[i]);
+        const float scaled = (x[i] - mean) * scale * (by->gain ? offset + by->gain[i] : 1);
         y[i] = by->shift ? scaled + by->shift[i] : scaled;
     }
 }

@@ -37,11 +37,13 @@ from headway.blocks import (
     DecoderBlock,
     DecoderOnlyBlock,
     FeedForward,
+    GainNorm,
     GatedFeedForward,
     InnerNorm,
     LayerNorm,
     MultipliedPreNorm,
     OffsetRMSNorm,
+    PlainNorm,
     PostNorm,
     PreNorm,
     RMSNorm,
@@ -75,6 +77,8 @@ ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu-tanh": 2, "silu": 3}
 NORMS: Mapping[type[nn.Module], int] = {
     nn.Identity: 0,
     LayerNorm: 1,
+    GainNorm: 1,
+    PlainNorm: 1,
     RMSNorm: 2,
     OffsetRMSNorm: 3,
 }
@@ -356,7 +360,12 @@ def _computes(block: nn.Module) -> bool:
     residuals = [module for name, module in named.items() if name.startswith("around_")]
     layers = [module for module in block.modules() if isinstance(module, nn.Linear)]
     heads = [attention for attention in attentions if isinstance(attention, GroupedQueryAttention)]
-    norms = [norm for around in residuals for norm in around.children() if type(norm) in NORMS]
+    norms = [
+        getattr(around, name)
+        for around in residuals
+        for name in ("norm", "after_norm")
+        if hasattr(around, name)
+    ]
     norms += [norm for attention in heads for norm in (attention.query_norm, attention.key_norm)]
     return (
         all(
@@ -421,4 +430,5 @@ def _norm(norm: Any) -> _Norm:
     kind = NORMS[type(norm)]
     if not kind:
         return _Norm()
-    return _Norm(kind, address(norm.gain), address(getattr(norm, "shift", None)), norm.eps)
+    gain, shift = (address(getattr(norm, name, None)) for name in ("gain", "shift"))
+    return _Norm(kind, gain, shift, norm.eps)
