@@ -47,9 +47,17 @@ CONFIGURATIONS = {
     "gemma 2": {**GEMMA, "layers": "lg", "window": 9, "score_cap": 0.5, "logit_cap": 3.0},
     "layers without positions": {**MODERN, "layers": "gG"},
     "factors of scores and of sublayers": {**MODERN, "score_scale": 0.11, "residual_scale": 0.3},
-    "norms of the changes": {**MODERN, "norm": "inner"},
+    "norms of the changes, and over all heads": {
+        **MODERN,
+        "norm": "inner",
+        "qk_norm": True,
+        "qk_norm_over": "all",
+        "num_kv_heads": 2,
+    },
     "norms without shift": {**MODERN, "norm_kind": "layer-gain"},
     "norms without parameters": {**MODERN, "norm_kind": "layer-plain"},
+    "parallel sublayers": {**MODERN, "norm": "parallel"},
+    "parallel sublayers with one norm": {**MODERN, "norm": "parallel-shared", "bias": True},
     "partial rotation": {**MODERN, "rotary_fraction": 0.5, "num_kv_heads": 2},
 }
 DTYPES = {None: 1e-4, "int8": 0.03, "int4": 0.03, "bfloat16": 0.01}

@@ -80,12 +80,14 @@ typedef struct {
     double eps;
 } norm;
 
-/* x = x + factor norm_after(f(norm(x))), or norm(x + f(x)) if `is_post`. x: R D. */
+/* x = x + factor norm_after(f(norm(source))), or norm(x + f(x)) if `is_post`. x: R D. The source is
+   x, or in a block whose sublayers are parallel a copy of what x was before. */
 typedef struct {
     int64_t set, threads, rows, dim, is_post;
     norm around, after;
     double factor;
     float *x;
+    const float *source;
 } connection;
 
 /* f of a feed-forward network: contract(activation(first x)), or of a gated one
@@ -104,14 +106,14 @@ typedef struct {
    limited to cap tanh(s / cap), and keys to the last `window`; 0: no limit, and 1 / sqrt(K).
 
    inputs: queries, keys and values, as one matrix or several; of cross-attention queries only.
-   shared: queries of a key head. cos, sin: R/2 numbers for each row, or for all if the stride is 0,
+   shared: queries of a key head. across: whether the norms of queries and keys are over all heads. cos, sin: R/2 numbers for each row, or for all if the stride is 0,
    by which the first R numbers of a head are rotated; none without rotary positions. keys, values: M G C K and M G C Kv. In self-attention the new ones
    are written at `position` of each row, which attends to those up to there; key j of row r is in
    row token_rows[r `token_stride` + j], or in row r without token_rows. In cross-attention
    row r attends to `num_keys` keys of source r / width, or places[r] / width, that are `real`. */
 typedef struct {
     connection around;
-    int64_t num_inputs, heads, shared, width, value_width, window;
+    int64_t num_inputs, heads, shared, width, value_width, window, across;
     double scale, cap;
     matrix inputs[3], output;
     norm query_norm, key_norm;

@@ -85,11 +85,11 @@ static TARGET void NAME(normalise)(const norm *by, int64_t n, const float *x, fl
 
 /* ---- residual connections ---- */
 
-/* What f reads: x, or norm(x), which is written to `normed`. */
+/* What f reads: x, or norm(source), which is written to `normed`. */
 static TARGET const float *NAME(input_of)(const connection *c, float *normed) {
     if (c->is_post) return c->x;
     for (int64_t r = 0; r < c->rows; r++)
-        NAME(normalise)(&c->around, c->dim, c->x + r * c->dim, normed + r * c->dim);
+        NAME(normalise)(&c->around, c->dim, c->source + r * c->dim, normed + r * c->dim);
     return normed;
 }
 
@@ -158,7 +158,7 @@ static TARGET int NAME(feedforward)(const feedforward *f) {
 
 /* Normalise a head's query or key, and rotate the pairs i and i + R/2. */
 INLINE void NAME(place)(const attention *a, const norm *by, int64_t r, float *x) {
-    NAME(normalise)(by, a->width, x, x);
+    if (!a->across) NAME(normalise)(by, a->width, x, x);
     if (!a->cos) return;
     const int64_t half = a->rotated / 2;
     const float *cos = a->cos + r * a->angle_stride, *sin = a->sin + r * a->angle_stride;
@@ -314,6 +314,11 @@ static TARGET int NAME(attention)(const attention *a) {
     float *scores = context + rows * n;
     const float *x = NAME(input_of)(c, normed);
     int failed = NAME(multiply_all)(c, x, a->inputs, a->num_inputs, projected, wide);
+    for (int64_t r = 0; a->across && r < rows; r++) {
+        float *q = projected + r * wide, *k = q + a->heads * a->width;
+        NAME(normalise)(&a->query_norm, a->heads * a->width, q, q);
+        NAME(normalise)(&a->key_norm, a->heads / a->shared * a->width, k, k);
+    }
     const heads h = {a, projected, wide, scores, context};
     const int64_t work = 2 * a->shared * a->num_keys * a->width * blocks;
     in_parallel(NAME(some_heads), &h, blocks, work < WORK ? 1 : c->threads);

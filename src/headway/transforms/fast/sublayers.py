@@ -34,6 +34,7 @@ from headway.attention import (
 )
 from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import (
+    AcrossHeads,
     DecoderBlock,
     DecoderOnlyBlock,
     FeedForward,
@@ -43,6 +44,7 @@ from headway.blocks import (
     LayerNorm,
     MultipliedPreNorm,
     OffsetRMSNorm,
+    ParallelBlock,
     PlainNorm,
     PostNorm,
     PreNorm,
@@ -104,7 +106,7 @@ class _Connection(ctypes.Structure):
         ("around", _Norm),
         ("after", _Norm),
         ("factor", c_double),
-        *_pointers("x"),
+        *_pointers("x source"),
     )
 
 
@@ -120,7 +122,7 @@ class _FeedForward(ctypes.Structure):
 class _Attention(ctypes.Structure):
     _fields_ = (
         ("around", _Connection),
-        *_integers("num_inputs heads shared width value_width window"),
+        *_integers("num_inputs heads shared width value_width window across"),
         ("scale", c_double),
         ("cap", c_double),
         ("inputs", Matrix * 3),
@@ -156,6 +158,8 @@ class LoopedStack:
             for hooks in (module._forward_hooks, module._forward_pre_hooks)
         ]
         self._blocks = [self._sublayers(block) for block in stack.blocks]
+        parallel = (isinstance(block, ParallelBlock) for block in stack.blocks)
+        self._parallel = {number for number, one in enumerate(parallel) if one}
         self._schemes = [cast(Any, block).attention.positions for block in stack.blocks]
 
     def suits(
@@ -196,6 +200,7 @@ class LoopedStack:
         steps = {scheme: step.placed(scheme, x.dtype) for scheme in dict.fromkeys(self._schemes)}
         with self._lock:
             for number, (layer, parts) in enumerate(zip(layers, self._blocks, strict=True)):
+                before = x.clone() if number in self._parallel else x
                 for part in parts:
                     if isinstance(part, _Attention) and part.is_cross:
                         assert source_mask is not None
@@ -203,7 +208,7 @@ class LoopedStack:
                     elif isinstance(part, _Attention):
                         own = steps[self._schemes[number]]
                         _place(part, len(x), own, layer, token_rows)
-                    _compute(part, x)
+                    _compute(part, x, before)
         return x
 
     def _sublayers(self, block: nn.Module) -> list[_Attention | _FeedForward]:
@@ -246,7 +251,8 @@ class LoopedStack:
             is_cross=is_cross,
         )
         if isinstance(attention, GroupedQueryAttention):
-            made.query_norm, made.key_norm = _norm(attention.query_norm), _norm(attention.key_norm)
+            made.across = isinstance(attention.query_norm, AcrossHeads)
+            made.query_norm, made.key_norm = map(_norm, _head_norms(attention))
         return made
 
     def _matrices(self, layers: Sequence[nn.Linear]) -> list[Matrix]:
@@ -268,11 +274,15 @@ class LoopedStack:
         return [Matrix.of(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
 
-def _compute(part: _Attention | _FeedForward, x: Float[Tensor, "N 1 D"]) -> None:
-    """Replace x by the result of a sublayer."""
+def _compute(
+    part: _Attention | _FeedForward, x: Float[Tensor, "N 1 D"], source: Float[Tensor, "N 1 D"]
+) -> None:
+    """Replace x by the result of a sublayer, which reads `source`: x itself unless sublayers are
+    parallel."""
     library, around = loops.library(), part.around
     assert library is not None
-    around.rows, around.threads, around.x = len(x), torch.get_num_threads(), x.data_ptr()
+    around.rows, around.threads = len(x), torch.get_num_threads()
+    around.x, around.source = x.data_ptr(), source.data_ptr()
     is_attention = isinstance(part, _Attention)
     function = library.headway_attention if is_attention else library.headway_feedforward
     if function(ctypes.byref(part)):
@@ -352,7 +362,7 @@ def _of_modules(stack: Stack) -> LoopedStack | None:
 
 def _computes(block: nn.Module) -> bool:
     """Whether the loops compute every module of a block."""
-    if plain_class(block) not in (DecoderOnlyBlock, DecoderBlock):
+    if plain_class(block) not in (DecoderOnlyBlock, ParallelBlock, DecoderBlock):
         return False
     named: dict[str, Any] = dict(block.named_children())
     attentions = [named[name] for name in ("attention", "cross") if name in named]
@@ -366,7 +376,7 @@ def _computes(block: nn.Module) -> bool:
         for name in ("norm", "after_norm")
         if hasattr(around, name)
     ]
-    norms += [norm for attention in heads for norm in (attention.query_norm, attention.key_norm)]
+    norms += [norm for attention in heads for norm in _head_norms(attention)]
     return (
         all(
             type(attention) in (FastMultiHeadAttention, FastGroupedQueryAttention)
@@ -385,6 +395,12 @@ def _computes(block: nn.Module) -> bool:
             if x.ndim == 1 and x.numel()  # codes that were released have no numbers
         )
     )
+
+
+def _head_norms(attention: GroupedQueryAttention) -> list[nn.Module]:
+    """Return the norms of the queries and of the keys."""
+    norms = attention.query_norm, attention.key_norm
+    return [norm.norm if isinstance(norm, AcrossHeads) else norm for norm in norms]
 
 
 def _is_rotary(positions: nn.Module | None) -> bool:
