@@ -46,10 +46,10 @@ def whole(tmp_path_factory):
 def newest(run: Path) -> dict:
     folder = max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
     tensors = {}
-    for path in folder.glob("state*.safetensors"):
-        tensors |= load_file(path)
+    for path in folder.glob("state*.safetensors"):  # each process has its own rows of a tensor
+        tensors |= {(path.name, name): tensor for name, tensor in load_file(path).items()}
     state = json.loads((folder / "state.json").read_text())["counters"]
-    return {"tensors": {k: v for k, v in tensors.items() if k[:3] != "rng"}, **state}
+    return {"tensors": {k: v for k, v in tensors.items() if k[1][:3] != "rng"}, **state}
 
 
 def losses(run: Path) -> list[float]:
@@ -89,7 +89,8 @@ def test_two_processes_with_a_part_of_the_model_each_train_as_one(whole):
     one, parts = whole / "runs" / "whole", whole / "runs" / "parts"
     assert losses(parts) == pytest.approx(losses(one), rel=2e-6)
     states = newest(one), newest(parts)
-    assert states[0]["tensors"].keys() == states[1]["tensors"].keys()
+    names = [{name for _, name in state["tensors"]} for state in states]
+    assert names[0] == names[1]
     for name in ("step", "epoch", "position", "targets", "evaluated", "best_step"):
         assert states[0][name] == states[1][name]
     weights = [load_file(run / "model" / "model.safetensors") for run in (one, parts)]
@@ -313,12 +314,12 @@ def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(
     imported = time.monotonic() - began
     phase = PHASES[number % len(PHASES)]
     wait_for_phase(phase, random.Random(number), process, run, expected, imported)
-    killed = time.time()
+    killed, is_late = time.time(), process.poll() is not None
     with suppress(ProcessLookupError):  # it has just ended
         os.kill(victims[number // len(PHASES) % 2], signal.SIGKILL)
     code, said = ended(process, 900)
     assert code == 0 and "Traceback" not in said and "error" not in said
-    assert "was ended by SIGKILL; all start again" in said or phase == "the end"
+    assert "was ended by SIGKILL; all start again" in said or phase == "the end" or is_late
     assert is_same(newest(run)["tensors"], newest(expected.run)["tensors"])
     assert history(run) == history(expected.run)
     model = Path("model", "model.safetensors")
