@@ -59,6 +59,7 @@ CONFIGURATIONS = {
     "parallel sublayers": {**MODERN, "norm": "parallel"},
     "parallel sublayers with one norm": {**MODERN, "norm": "parallel-shared", "bias": True},
     "partial rotation": {**MODERN, "rotary_fraction": 0.5, "num_kv_heads": 2},
+    "adjacent pairs": {**MODERN, "rotary_pairs": "adjacent", "rotary_fraction": 0.5},
 }
 DTYPES = {None: 1e-4, "int8": 0.03, "int4": 0.03, "bfloat16": 0.01}
 

@@ -107,7 +107,8 @@ typedef struct {
 
    inputs: queries, keys and values, as one matrix or several; of cross-attention queries only.
    shared: queries of a key head. across: whether the norms of queries and keys are over all heads. cos, sin: R/2 numbers for each row, or for all if the stride is 0,
-   by which the first R numbers of a head are rotated; none without rotary positions. keys, values: M G C K and M G C Kv. In self-attention the new ones
+   by which the first R numbers of a head are rotated, in pairs i and i + R/2, or 2i and 2i + 1 if
+   `is_adjacent`; none without rotary positions. keys, values: M G C K and M G C Kv. In self-attention the new ones
    are written at `position` of each row, which attends to those up to there; key j of row r is in
    row token_rows[r `token_stride` + j], or in row r without token_rows. In cross-attention
    row r attends to `num_keys` keys of source r / width, or places[r] / width, that are `real`. */
@@ -118,7 +119,7 @@ typedef struct {
     matrix inputs[3], output;
     norm query_norm, key_norm;
     const float *cos, *sin;
-    int64_t rotated, angle_stride;
+    int64_t rotated, is_adjacent, angle_stride;
     float *keys, *values;
     int64_t capacity;
     const int64_t *position;

@@ -156,16 +156,18 @@ static TARGET int NAME(feedforward)(const feedforward *f) {
 
 /* ---- attention ---- */
 
-/* Normalise a head's query or key, and rotate the pairs i and i + R/2. */
+/* Normalise a head's query or key, and rotate its pairs. */
 INLINE void NAME(place)(const attention *a, const norm *by, int64_t r, float *x) {
     if (!a->across) NAME(normalise)(by, a->width, x, x);
     if (!a->cos) return;
     const int64_t half = a->rotated / 2;
     const float *cos = a->cos + r * a->angle_stride, *sin = a->sin + r * a->angle_stride;
+    const int64_t step = a->is_adjacent ? 2 : 1, apart = a->is_adjacent ? 1 : half;
     for (int64_t i = 0; i < half; i++) {
-        const float first = x[i], second = x[i + half];
-        x[i] = first * cos[i] - second * sin[i];
-        x[i + half] = second * cos[i] + first * sin[i];
+        float *pair = x + i * step;
+        const float first = pair[0], second = pair[apart];
+        pair[0] = first * cos[i] - second * sin[i];
+        pair[apart] = second * cos[i] + first * sin[i];
     }
 }
 

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from headway.attention import (
+    AdjacentRotary,
     GroupedQueryAttention,
     KeyValueCache,
     KeyValues,
@@ -130,7 +131,7 @@ class _Attention(ctypes.Structure):
         ("query_norm", _Norm),
         ("key_norm", _Norm),
         *_pointers("cos sin"),
-        *_integers("rotated angle_stride"),
+        *_integers("rotated is_adjacent angle_stride"),
         *_pointers("keys values"),
         *_integers("capacity"),
         *_pointers("position"),
@@ -248,6 +249,7 @@ class LoopedStack:
             cap=getattr(attention.kernel, "cap", None) or 0.0,
             inputs=(Matrix * 3)(*inputs),
             output=output,
+            is_adjacent=type(_rotary(attention.positions)) is AdjacentRotary,
             is_cross=is_cross,
         )
         if isinstance(attention, GroupedQueryAttention):
@@ -381,7 +383,7 @@ def _computes(block: nn.Module) -> bool:
         all(
             type(attention) in (FastMultiHeadAttention, FastGroupedQueryAttention)
             and type(attention.kernel) in (FusedDot, FastSlidingWindow, FastCappedDot)
-            and _is_rotary(attention.positions)
+            and type(_rotary(attention.positions)) in (type(None), Rotary, AdjacentRotary)
             for attention in attentions
         )
         and plain_class(network) in (FeedForward, GatedFeedForward)
@@ -403,10 +405,9 @@ def _head_norms(attention: GroupedQueryAttention) -> list[nn.Module]:
     return [norm.norm if isinstance(norm, AcrossHeads) else norm for norm in norms]
 
 
-def _is_rotary(positions: nn.Module | None) -> bool:
-    """Whether the loops rotate by the angles of a position scheme, or it is None."""
-    rotary = positions.rotary if type(positions) is PartialRotary else positions
-    return type(rotary) in (type(None), Rotary)
+def _rotary(positions: nn.Module | None) -> nn.Module | None:
+    """Return the position scheme of the dimensions that a scheme rotates."""
+    return positions.rotary if type(positions) is PartialRotary else positions
 
 
 def _is_readable(layer: nn.Linear) -> bool:
