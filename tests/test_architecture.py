@@ -108,6 +108,7 @@ LONG = {
     "src/headway/cli/plan.py": "one command: its flags, their checks, its tables and notes",
     "src/headway/exporting/target.py: export": "one export, step by step, with all it promises",
     "src/headway/interop/hf_folders.py": "one format: folders read, built, described and written",
+    "src/headway/transforms/fast/sublayers.py": "the structures of the loops, and when they compute",
     "src/headway/tasks/captioning/model.py": "the bundle of captioners, with all they can do",
     "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",
     "tests/safety_net/cases.py": "one table of runs",

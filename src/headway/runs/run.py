@@ -264,7 +264,7 @@ def _train(
         subject = (job.evaluated or job.bundle)(model)
         share = Share(go_on.from_here(), ranks)
         with machine.precision(), ranks.watch.long("an evaluation"):
-            scores = task.evaluate(subject, job.held_out, job.evaluation, share)
+            scores = task.score(subject, job.held_out, job.evaluation, share)
         for sample in scores.samples:
             run.emit("sample", **sample)
         return scores_of_first(scores, ranks)

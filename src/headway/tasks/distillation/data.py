@@ -105,7 +105,7 @@ class TaskExamples:
 
     def scores(self, student: object, share: Share) -> Scores:
         """Evaluate the student with `Task.evaluate` of the teacher's task."""
-        return self.task.evaluate(student, self.examples, self.options, share)
+        return self.task.score(student, self.examples, self.options, share)
 
 
 @dataclass(frozen=True, kw_only=True)

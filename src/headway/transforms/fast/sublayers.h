@@ -295,9 +295,11 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
             NAME(place)(a, &a->query_norm, r, q);
             for (int64_t j = 0; j < keys; j++)
                 scores[j] = real && !real[j]
-                                ? -__builtin_inff()
+                                ? 0
                                 : NAME(dot)(q, NAME(vector)(k, rows, apart_k, j, n), n) * scale;
             if (a->cap) NAME(limit)(scores, keys, (float)a->cap);
+            for (int64_t j = 0; real && j < keys; j++)
+                if (!real[j]) scores[j] = -__builtin_inff();
             const float total = NAME(softmax)(scores, keys);
             float *y = h->context + (r * a->heads + g * a->shared + s) * wide;
             NAME(weighted)(scores, v, rows, apart_v, keys, wide, total, y);
