@@ -108,13 +108,13 @@ LONG = {
     "src/headway/cli/plan.py": "one command: its flags, their checks, its tables and notes",
     "src/headway/exporting/target.py: export": "one export, step by step, with all it promises",
     "src/headway/interop/hf_folders.py": "one format: folders read, built, described and written",
-    "src/headway/transforms/fast/sublayers.py": "the structures of the loops, and when they compute",
     "src/headway/tasks/captioning/model.py": "the bundle of captioners, with all they can do",
     "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",
     "tests/safety_net/cases.py": "one table of runs",
     "tests/transforms/test_quantize.py": "one property after another of all small numbers",
     "src/headway/data/instructions.py": "one table of kinds of instructions",
     "src/headway/tasks/translation/bundle.py": "the bundle of translators, with all they can do",
+    "src/headway/transforms/fast/sublayers.py": "one struct a sublayer, and what fills it in",
 }
 """File of more than 400 lines, or `file: function` of more than 60 -> why it is one thing.
 

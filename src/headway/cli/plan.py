@@ -441,8 +441,11 @@ def _as_dict(sheet: Sheet) -> dict[str, object]:
         "ways": ways,
         "updates": [
             {
-                **{**vars(e.way), "sent": e.sent, "rate": e.rate},
-                **{"sending": e.sending, "computing": e.computing},
+                **vars(e.way),
+                "sent": e.sent,
+                "rate": e.rate,
+                "sending": e.sending,
+                "computing": e.computing,
             }
             for e in sheet.exchanges
         ],
