@@ -146,3 +146,21 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     with pytest.raises(UsageError) as raised:
         export(characters(), LLAMA, tmp_path / "out")
     assert raised.value.hint == "pip install 'headway[gguf]'"
+
+
+@pytest.mark.slow
+def test_a_file_in_its_run_is_scored_on_the_held_out_text_of_the_run(tmp_path):
+    rows = [f"{number} the fox reads {number * 7} books by the owl.\n" for number in range(400)]
+    (tmp_path / "t.txt").write_text("".join(rows))
+    sizes = ("--model.model-dim", "32", "--model.num-heads", "2", "--model.num-layers", "1")
+    short = ("--model.max-length", "32", "--training.length", "32", "--data.vocabulary", "300")
+    run_headway(
+        "train", "gpt-tiny", "t.txt", "--steps", "4", "--run", "r", *sizes, *short, cwd=tmp_path
+    )
+    run_headway("export", "runs/r", "--to", "gguf", cwd=tmp_path)
+
+    def bits(path):
+        scores = json.loads(run_headway("eval", path, "--json", cwd=tmp_path).stdout)
+        return scores["metrics"]["bits_per_byte"]
+
+    assert abs(bits("runs/r/gguf/model.gguf") - bits("runs/r")) < 0.02  # windows are shorter by one

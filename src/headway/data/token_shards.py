@@ -40,7 +40,7 @@ FORMAT = 1
 SHARD_BYTES = 64 << 20
 """Least size of the source files of a shard; a larger file is a shard of its own."""
 
-SAMPLE_BYTES = 32 << 20
+SAMPLE_BYTES = 24 << 20
 """Largest size of the sample of the text from which a tokenizer is trained."""
 
 UNPACKED = 4

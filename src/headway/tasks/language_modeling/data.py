@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import TextBundle
-from headway.data.documents import read_documents
+from headway.data.documents import Part, read_documents
 from headway.data.prepared import prepared
 from headway.data.text_corpus import TextCorpus, joined, prepare_text, split_end
 from headway.data.token_shards import TokenShards, is_tokens, opened_tokens
@@ -280,9 +280,20 @@ def windows_of_run(config: RunSettings) -> Windows:
 def held_out_text(
     bundle: TextBundle, run: Path, config: object, options: LanguageScoring
 ) -> ScoredText:
-    """Open the held-out text of a run. Raises UsageError if it is missing."""
-    corpus = TextCorpus.open(held_out_folder(run), bundle.tokenizer)
-    return ScoredText(corpus=corpus, windows=windows_of(bundle, config))
+    """Open the held-out text of a run; encode it again for a model that was carried elsewhere with
+    a tokenizer in another form, such as a GGUF file. Raises UsageError if it is missing."""
+    folder, windows = held_out_folder(run), windows_of(bundle, config)
+    tokenizer = load_tokenizer(run)
+    corpus = TextCorpus.open(folder, tokenizer)
+    if bundle.tokenizer.fingerprint != tokenizer.fingerprint:
+        parts = (
+            Part(tokenizer.decode([int(i) for i in ids[1:]]), first=True)
+            for ids in corpus.documents(tokenizer.bos)
+        )
+        with tempfile.TemporaryDirectory() as scratch:  # the files stay mapped
+            corpus = prepare_text(parts, bundle.tokenizer, Path(scratch) / "text")
+        windows = replace(windows, length=min(windows.length, bundle.config.max_length))
+    return ScoredText(corpus=corpus, windows=windows)
 
 
 def read_text(
