@@ -161,6 +161,6 @@ def test_a_file_in_its_run_is_scored_on_the_held_out_text_of_the_run(tmp_path):
 
     def bits(path):
         scores = json.loads(run_headway("eval", path, "--json", cwd=tmp_path).stdout)
-        return scores["metrics"]["bits_per_byte"]
+        return scores["bits_per_byte"]
 
     assert abs(bits("runs/r/gguf/model.gguf") - bits("runs/r")) < 0.02  # windows are shorter by one
