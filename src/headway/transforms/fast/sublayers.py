@@ -432,13 +432,13 @@ def _weight(layer: nn.Linear) -> Tensor:
 
 
 def _connection(residual: Any, last: Matrix) -> _Connection:
-    after = residual.norm if isinstance(residual, InnerNorm) else None
+    is_inner, none = isinstance(residual, InnerNorm), nn.Identity()
     return _Connection(
         set=loops.instructions(),
         dim=last.outputs,
         is_post=isinstance(residual, PostNorm),
-        around=_norm(nn.Identity() if after is residual.norm else residual.norm),
-        after=_norm(after or getattr(residual, "after_norm", nn.Identity())),
+        around=_norm(none if is_inner else residual.norm),
+        after=_norm(residual.norm if is_inner else getattr(residual, "after_norm", none)),
         factor=getattr(residual, "scale", 1.0),
     )
 
