@@ -17,7 +17,7 @@ FILE = "overlap.json"
 LARGEST = 64 * 2**20
 """Bytes of data above which they are not read again."""
 AT_ONCE = 4 * 2**20
-"""The same at the end of a training run, which nobody shall wait for."""
+"""The same at the end of a training run, where a larger file would make the user wait."""
 
 
 def overlap_of(run: Path, largest: int = LARGEST) -> Overlap | str:
