@@ -36,7 +36,7 @@ from headway.data.formats.records import begun
 from headway.data.formats.split_files import TRAIN, split_files
 from headway.data.image_sources import READERS, read_images
 from headway.data.images import is_image
-from headway.data.rows import ENDINGS, TABLES, read_rows
+from headway.data.rows import ENDINGS, TABLES, TEXT, read_rows
 from headway.tasks.classification.label_files import Columns, read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
@@ -48,7 +48,6 @@ from headway.tasks.translation.pairs.splits import locate
 from headway.terminal.console import result
 
 SHOWN = 5
-TEXT = "text"
 Example = tuple[str, Sequence[str]]
 """The content of an example, which equal examples share, and its labels."""
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from headway.base.errors import UsageError
-from headway.data import rows
 from headway.data.formats.lines import check_file, ending, read_lines
 from headway.data.formats.records import LINE_LIMIT, LINES, PARQUET
 from headway.data.formats.split_files import TRAIN, VALID, split_files
+from headway.data.rows import ENDINGS as ROWS
 from headway.data.rows import column_texts
 
 PROSE = (".txt", ".md")
-ENDINGS = (*PROSE, *rows.ENDINGS)
+ENDINGS = (*PROSE, *ROWS)
 """The suffixes of files that are named."""
 IN_FOLDERS = (*PROSE, *LINES, PARQUET)
 """Those of files that are found in folders, where a table or a .json file may be anything."""

@@ -15,7 +15,7 @@ import ctypes
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from ctypes import c_double, c_int64, c_void_p
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -24,6 +24,7 @@ from torch import nn
 
 from headway.attention import (
     AdjacentRotary,
+    AttentionPositions,
     GroupedQueryAttention,
     KeyValueCache,
     KeyValues,
@@ -142,6 +143,16 @@ class _Attention(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True)
+class _Block:
+    """The sublayers of a block in their order. scheme: where its tokens are, for self-attention.
+    is_parallel: whether all sublayers read the input of the block."""
+
+    sublayers: Sequence[_Attention | _FeedForward]
+    scheme: AttentionPositions | None
+    is_parallel: bool
+
+
 class LoopedStack:
     """The sublayers of a decoder as the compiled loops read them, for searches that start now.
 
@@ -158,10 +169,8 @@ class LoopedStack:
             if module is not block  # whose `step` is no call of the module
             for hooks in (module._forward_hooks, module._forward_pre_hooks)
         ]
-        self._blocks = [self._sublayers(block) for block in stack.blocks]
-        parallel = (isinstance(block, ParallelBlock) for block in stack.blocks)
-        self._parallel = {number for number, one in enumerate(parallel) if one}
-        self._schemes = [cast(Any, block).attention.positions for block in stack.blocks]
+        self._blocks = [self._block(block) for block in stack.blocks]
+        self._schemes = {block.scheme for block in self._blocks}
 
     def suits(
         self, x: Float[Tensor, "N T D"], cache: KeyValueCache, sources: Sequence[KeyValues] = ()
@@ -198,27 +207,28 @@ class LoopedStack:
         layers, token_rows = cache.in_place()
         if source_mask is not None and source_mask.keys is not None:
             source_mask = replace(source_mask, keys=source_mask.keys.contiguous())
-        steps = {scheme: step.placed(scheme, x.dtype) for scheme in dict.fromkeys(self._schemes)}
+        placed = {scheme: step.placed(scheme, x.dtype) for scheme in self._schemes}
         with self._lock:
-            for number, (layer, parts) in enumerate(zip(layers, self._blocks, strict=True)):
-                before = x.clone() if number in self._parallel else x
-                for part in parts:
+            for number, (layer, block) in enumerate(zip(layers, self._blocks, strict=True)):
+                before = x.clone() if block.is_parallel else x
+                for part in block.sublayers:
                     if isinstance(part, _Attention) and part.is_cross:
                         assert source_mask is not None
                         _place_source(part, len(x), sources[number], source_mask)
                     elif isinstance(part, _Attention):
-                        own = steps[self._schemes[number]]
-                        _place(part, len(x), own, layer, token_rows)
+                        _place(part, len(x), placed[block.scheme], layer, token_rows)
                     _compute(part, x, before)
         return x
 
-    def _sublayers(self, block: nn.Module) -> list[_Attention | _FeedForward]:
+    def _block(self, block: nn.Module) -> _Block:
         assert isinstance(block, DecoderOnlyBlock | DecoderBlock)
-        network = self._feedforward(block.feedforward, block.around_feedforward)
-        own = self._attention(block.attention, block.around_attention, is_cross=False)
-        if isinstance(block, DecoderOnlyBlock):
-            return [own, network]
-        return [own, self._attention(block.cross, block.around_cross, is_cross=True), network]
+        parts: list[_Attention | _FeedForward] = [
+            self._attention(block.attention, block.around_attention, is_cross=False)
+        ]
+        if isinstance(block, DecoderBlock):
+            parts.append(self._attention(block.cross, block.around_cross, is_cross=True))
+        parts.append(self._feedforward(block.feedforward, block.around_feedforward))
+        return _Block(parts, block.attention.positions, isinstance(block, ParallelBlock))
 
     def _feedforward(self, network: Any, residual: Any) -> _FeedForward:
         is_gated = isinstance(network, GatedFeedForward)
