@@ -23,6 +23,7 @@ from tests.fixtures.pages import (
     name_of,
     page_paths,
 )
+from tests.fixtures.snippets import wrong_calls
 
 LANGUAGES = {*RUN, "text", "json", "yaml", "toml", "markdown", "{toctree}", "{include}", "{live}"}
 PARSED_ONLY = {"record", "interactive"}
@@ -77,8 +78,26 @@ def test_every_block_has_a_language_and_every_command_exists_with_its_flags(name
         if block.language in ("bash", "console"):
             for command in commands(block):
                 check_command(command, f"{name}:{command.line}")
-        elif block.language == "python":
-            compile(block.text, block.where, "exec")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_python_calls_headway_as_it_is(name):
+    code = "\n".join(block.text for block in blocks(PAGES[name]) if block.language == "python")
+    assert not list(wrong_calls(code, name))
+
+
+def test_a_call_that_headway_does_not_allow_is_found():
+    code = """import headway
+from headway.inspection import show, no_such
+headway.load("run")
+headway.load("run", no_such=1)
+headway.no_such()
+show(*views, **options)
+show()
+"""
+    assert [found.partition(": ")[0] for found in wrong_calls(code, "page")] == [
+        f"page, line {line}" for line in (2, 4, 5, 7)
+    ]
 
 
 WITH_BLOCKS = [

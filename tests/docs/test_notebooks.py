@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures.notebook_runner import NOTEBOOKS, cells, run_notebook
 from tests.fixtures.pages import ROOT, docs_module
+from tests.fixtures.snippets import wrong_calls
 
 FAST = ("1_", "8_")
 """Notebooks that run in a second in their small form."""
@@ -39,6 +40,11 @@ def test_a_notebook_is_stored_without_outputs(path):
     title, *_ = notebook["cells"]
     assert "".join(title["source"]).startswith("# ")
     assert "## To try" in "".join(notebook["cells"][-1]["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
+def test_a_notebook_calls_headway_as_it_is(path):
+    assert not list(wrong_calls("\n".join(cell.code for cell in cells(path)), path.name))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
