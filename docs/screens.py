@@ -59,7 +59,7 @@ CARDS = {
     "predict": Shot(page="bert", state="view=predictions&query=2"),
     "see": Shot(page="vit", state="view=image&layer=1&head=-1"),
     "describe": Shot(page="captioner", state="view=image&map=cross&layer=1&head=-1&query=1"),
-    "explain": Shot(page="translator", state="view=beams", width=960),
+    "explain": Shot(page="translator", state="view=beams", width=930),
 }
 """Name of a card of the home page -> what it shows."""
 FILM = (
