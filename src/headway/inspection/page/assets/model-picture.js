@@ -273,7 +273,10 @@ function predictions(ctx, scene) {
     const pinned = scene.pinned[at] === token;
     const colour = changed === undefined ? (pinned ? pin : output) : less;
     label(ctx, changed ?? prediction.tokens[0] ?? "", columnOf(box, token), box.top - 26, box.column, colour, pinned || changed !== undefined, -1);
-    if (pinned) write(ctx, percent(scene.effect ? scene.effect.probabilities[prediction.at] ?? 0 : prediction.probabilities[0]), columnOf(box, token), box.top - 52, {size: 11, colour: soft, align: "center"});
+    if (pinned) {
+      ground(ctx, columnOf(box, token) - 16, box.top - 52, 32, 13); // the turned name of its neighbour
+      write(ctx, percent(scene.effect ? scene.effect.probabilities[prediction.at] ?? 0 : prediction.probabilities[0]), columnOf(box, token), box.top - 52, {size: 11, colour: soft, align: "center"});
+    }
   }
   const pinned = predictionAt(frame, stacks, at, scene.pinned[at]);
   const {lens} = frame;
@@ -283,11 +286,12 @@ function predictions(ctx, scene) {
     const one = lens.predictions[layer + 1][pinned.at];
     if (!one) continue;
     const name = shorten(one.tokens[0] ?? "", 12);
-    const x = columnOf(box, scene.pinned[at]) + 12;
     const y = box.y - (layer + 1) * box.layer;
     ctx.globalAlpha = 1;
     ctx.font = "12px sans-serif";
     const wide = ctx.measureText(name).width + 8;
+    const right = columnOf(box, scene.pinned[at]) + 12;
+    const x = right + wide <= place.width ? right : right - 24 - wide; // left of the last columns
     const colour = colourOf(one.probabilities[0], 1, {...scene.app.state, scale: "linear"}, false);
     ctx.fillStyle = css(colour);
     ctx.fillRect(x, y - 8, wide, 16);
