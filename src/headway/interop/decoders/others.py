@@ -108,8 +108,9 @@ STARCODER2 = kind_like_llama(
 
 def _falcon_norm(file: HFConfig, fields: Values) -> str:
     count = file.values.get("num_ln_in_parallel_attn")
+    is_parallel = file.flag("parallel_attn", True)
     if not file.flag("new_decoder_architecture", False):
-        return "parallel-shared" if file.flag("parallel_attn", True) else "pre"
+        return "parallel-shared" if is_parallel else "pre"
     return "parallel-shared" if count == 1 else "parallel"
 
 
