@@ -19,8 +19,8 @@ from headway.transforms.quantize.layers import rounded_inputs
 from headway.transforms.quantize.numbers import GROUPS, Int4, Int8
 
 needs_loops = pytest.mark.skipif(not loops.instructions(), reason="the loops are not compiled")
-SHAPES = [(70, 90), (64, 96), (5, 3), (33, 200), (8, 32), (16, 64), (1, 1)]
-ROWS = [1, 2, 3, 4, 5, 7, 19, 300]  # 300: more than are rounded at once
+SHAPES = [(70, 90), (64, 96), (5, 3), (33, 200), (8, 32), (16, 64), (1, 1), (21, 1101)]
+ROWS = [1, 2, 3, 4, 5, 7, 19, 300]  # 300: more than are rounded or copied at once
 
 
 @pytest.fixture(params=loops.available_sets(), ids=loops.SET_NAMES.get)
@@ -87,21 +87,22 @@ def test_codes_of_several_layers_are_one_matrix(instructions):
 
 @needs_loops
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, Int8, Int4])
-def test_a_row_has_the_same_bits_for_any_number_of_rows_and_threads(instructions, kind):
-    weight, bias = torch.randn(150, 200), torch.randn(150)
+@pytest.mark.parametrize("inputs", [200, 1100])
+def test_a_row_has_the_same_bits_for_any_number_of_rows_and_threads(instructions, kind, inputs):
+    weight, bias = torch.randn(150, inputs), torch.randn(150)
 
     def compute(x):
         if isinstance(kind, torch.dtype):
             return loops.product(x, weight.to(kind), bias)
         return CodedMatrix([kind.encode(weight)])(x, bias)
 
-    x = torch.randn(9, 200)
+    x = torch.randn(140, inputs)
     expected = compute(x)
     threads = torch.get_num_threads()
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            for rows in range(1, 10):
+            for rows in (*range(1, 10), 35, 95, 127, 131):
                 assert torch.equal(compute(x[:rows].contiguous()), expected[:rows])
     finally:
         torch.set_num_threads(threads)
@@ -138,7 +139,7 @@ def test_numbers_that_are_not_finite_stay_so(instructions):
 def test_a_linear_layer_uses_the_loops_for_few_rows_outside_autograd(monkeypatch):
     rows, compute = [], loops.product
     monkeypatch.setattr(loops, "product", lambda x, *rest: rows.append(len(x)) or compute(x, *rest))
-    layer, x = FastLinear(128, 256), torch.randn(40, 128)
+    layer, x = FastLinear(128, 256), torch.randn(130, 128)
     expected = F.linear(x, layer.weight, layer.bias)
     assert_close(layer(x[:1]), expected[:1])
     assert not rows  # gradients were wanted

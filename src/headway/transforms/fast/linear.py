@@ -27,8 +27,9 @@ from headway.transforms.tracing import sharded, tracing
 # matrices too large for a core's cache however few vectors they multiply.
 WORK, MATRIX = 1 << 20, 1 << 18
 
-LOOPED_ROWS, LOOPED = 32, 2**14
-"""Most rows, and fewest weights, for which compiled loops (`loops.py`) are faster than torch."""
+LOOPED_ROWS, LOOPED_ROWS_AVX2, LOOPED = 32, 128, 2**14
+"""Most rows, with AVX-512 and without, and fewest weights, for which compiled loops (`loops.py`)
+are faster than torch."""
 
 MANY_ROWS = 65
 """Rows from which MKL is faster than oneDNN, where it reaches full speed."""
@@ -73,7 +74,8 @@ def linear(
         return F.linear(x, weight, bias)
     # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
     rows = x.numel() // max(x.shape[-1], 1)
-    is_looped = rows <= LOOPED_ROWS and weight.numel() >= LOOPED and not invariant
+    most = LOOPED_ROWS_AVX2 if mkl_is_fast() else LOOPED_ROWS
+    is_looped = rows <= most and weight.numel() >= LOOPED and not invariant
     if is_looped and weight.dtype == torch.float32 and loops.suits(x, weight, bias):
         looped = loops.product(x.reshape(rows, -1).contiguous(), weight, bias)
         return looped.view(*x.shape[:-1], weight.shape[0])

@@ -6,6 +6,8 @@
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 #define LINE 64 /* bytes that memory gives at once */
+#define SLICE 512 /* inputs of 8 rows of W and of a tile of x, which the first cache holds together */
+#define PANEL 128 /* rows of x whose slice the second cache holds, with their unfinished sums */
 #define MANY 16 /* rows for which a product is bound by computing */
 #define AHEAD 1024 /* bytes of W that are asked for before they are read */
 #define UNROLL _Pragma("GCC unroll 8")
@@ -15,7 +17,9 @@
 
 #if SET == AVX512
 #define V 16
-#define OUTPUTS 4 /* of a tile of 4 rows: 16 of 32 registers */
+#define TILE_ROWS 4 /* of a tile of 4 outputs: 16 sums in 32 registers */
+#define OUTPUTS 4 /* of a tile of 4 rows at once */
+#define COPIED 64 /* rows for which slices of W are worth a copy */
 #define floats __m512
 #define ints __m512i
 #define halves __m256i
@@ -41,10 +45,15 @@
 #define shift_left(a, n) _mm512_slli_epi32(a, n)
 #define widen _mm512_cvtepu16_epi32
 #define as_floats _mm512_castsi512_ps
-INLINE float NAME(total)(floats a) { return _mm512_reduce_add_ps(a); }
+INLINE __m256 NAME(folded)(floats a) {
+    __m256d upper = _mm512_extractf64x4_pd(_mm512_castps_pd(a), 1);
+    return _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(upper));
+}
 #else
 #define V 8
+#define TILE_ROWS 3 /* 12 sums in 16 registers */
 #define OUTPUTS 2
+#define COPIED 32
 #define floats __m256
 #define ints __m256i
 #define halves __m128i
@@ -70,12 +79,31 @@ INLINE float NAME(total)(floats a) { return _mm512_reduce_add_ps(a); }
 #define shift_left(a, n) _mm256_slli_epi32(a, n)
 #define widen _mm256_cvtepu16_epi32
 #define as_floats _mm256_castsi256_ps
-INLINE float NAME(total)(floats a) {
+INLINE __m256 NAME(folded)(floats a) { return a; }
+#endif
+
+/* Add the numbers of a vector: halves to halves. */
+INLINE float NAME(total)(floats of) {
+    __m256 a = NAME(folded)(of);
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-#endif
+
+/* The same for the first vectors of 4 rows of 4 vectors. */
+INLINE __m128 NAME(totals)(const floats *of) {
+    __m256 a = NAME(folded)(of[0]), b = NAME(folded)(of[4]);
+    __m256 c = NAME(folded)(of[8]), d = NAME(folded)(of[12]);
+    __m256 first = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20),
+                                 _mm256_permute2f128_ps(a, b, 0x31)); /* 4 of a, 4 of b */
+    __m256 second = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20),
+                                  _mm256_permute2f128_ps(c, d, 0x31));
+    __m256 pairs = _mm256_add_ps(_mm256_shuffle_ps(first, second, 0x44),
+                                 _mm256_shuffle_ps(first, second, 0xee)); /* a a c c, b b d d */
+    __m256 sums = _mm256_add_ps(_mm256_shuffle_ps(pairs, pairs, 0x88),
+                                _mm256_shuffle_ps(pairs, pairs, 0xdd)); /* a c, b d */
+    return _mm_unpacklo_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+}
 
 /* ---- float32 and bfloat16: a dot product for each number of y ---- */
 
@@ -90,56 +118,158 @@ INLINE float NAME(weight)(const void *w, int64_t i, const int is_short) {
     return u.number;
 }
 
-/* Compute a tile of O outputs from output o on and R rows from row r on. */
-INLINE void NAME(dots)(const product *p, int64_t o, int64_t r, const int O, const int R,
-                       const int is_short) {
-    const matrix *m = p->by;
-    const int64_t n = m->inputs, whole = n - n % V;
-    const int64_t ahead = R > 1 ? 2 * O * n * (is_short ? 2 : 4) : AHEAD;
-    const char *w[8];
-    const float *x[4];
-    floats sum[8][4];
-    UNROLL for (int j = 0; j < O; j++)
-        w[j] = (const char *)m->w + (o + j) * n * (is_short ? 2 : 4);
-    UNROLL for (int k = 0; k < R; k++) x[k] = (const float *)p->x + (r + k) * n;
-    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) sum[j][k] = set_floats(0);
-    for (int64_t i = 0; i < whole; i += V) {
+/* Add the products of inputs `from` to `to` of O rows of W and R rows of x to their sums. Rows of W
+   are asked for `ahead` bytes before they are read. */
+INLINE void NAME(add_products)(floats sums[][4], const char *const *w,
+                               const float *const *x, int64_t from, int64_t to, const int O,
+                               const int R, const int is_short, int64_t ahead) {
+    floats sum[8][4]; /* in registers */
+    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) sum[j][k] = sums[j][k];
+    for (int64_t i = from; i < to; i += V) {
         floats of_x[4];
         UNROLL for (int k = 0; k < R; k++) of_x[k] = load_floats(x[k] + i);
         UNROLL for (int j = 0; j < O; j++) {
-            if (i % (is_short ? 32 : 16) == 0) /* of a row, or of the tile after the next one */
+            if (ahead && i % (is_short ? 32 : 16) == 0)
                 _mm_prefetch(w[j] + i * (is_short ? 2 : 4) + ahead, _MM_HINT_T1);
             floats of_w = NAME(weights)(w[j], i, is_short);
-            UNROLL for (int k = 0; k < R; k++)
-                sum[j][k] = multiply_add(of_w, of_x[k], sum[j][k]);
+            UNROLL for (int k = 0; k < R; k++) sum[j][k] = multiply_add(of_w, of_x[k], sum[j][k]);
         }
     }
-    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) {
-        float y = NAME(total)(sum[j][k]);
-        for (int64_t i = whole; i < n; i++) y += NAME(weight)(w[j], i, is_short) * x[k][i];
-        p->y[(r + k) * p->stride + o + j] = m->bias ? y + m->bias[o + j] : y;
+    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) sums[j][k] = sum[j][k];
+}
+
+/* Write O outputs, 4 or 8, from output o on for R rows from row r on: their sums, the products of
+   the inputs after the last whole vector, and the bias. */
+INLINE void NAME(finish)(const product *p, int64_t o, int64_t r, floats sums[][4],
+                         const int O, const int R, const int is_short) {
+    const matrix *m = p->by;
+    const int64_t n = m->inputs, whole = n - n % V;
+    UNROLL for (int k = 0; k < R; k++) UNROLL for (int four = 0; four < O; four += 4) {
+        __m128 y = NAME(totals)(&sums[four][k]);
+        if (whole < n) {
+            float rest[4];
+            _mm_storeu_ps(rest, y);
+            for (int j = 0; j < 4; j++) for (int64_t i = whole; i < n; i++)
+                rest[j] += NAME(weight)(m->w, (o + four + j) * n + i, is_short) *
+                           ((const float *)p->x)[(r + k) * n + i];
+            y = _mm_loadu_ps(rest);
+        }
+        if (m->bias) y = _mm_add_ps(y, _mm_loadu_ps(m->bias + o + four));
+        _mm_storeu_ps(p->y + (r + k) * p->stride + o + four, y);
     }
 }
 
-/* Compute 8 outputs from output o on for R rows from row r on, which stay in the cache. */
-INLINE void NAME(eight)(const product *p, int64_t o, int64_t r, const int R, const int is_short) {
-    const int O = R > 1 ? OUTPUTS : 8; /* one row is bound by reading: of more rows at once */
-    for (int j = 0; j < 8; j += O) NAME(dots)(p, o + j, r, O, R, is_short);
+/* Compute a tile of O outputs, 4 or 8, and R rows, AT_ONCE outputs at a time. */
+INLINE void NAME(dots)(const product *p, int64_t o, int64_t r, const int O, const int AT_ONCE,
+                       const int R, const int is_short) {
+    const int64_t n = p->by->inputs, size = is_short ? 2 : 4;
+    const char *w[8];
+    const float *x[4];
+    floats sums[8][4];
+    UNROLL for (int j = 0; j < O; j++) w[j] = (const char *)p->by->w + (o + j) * n * size;
+    UNROLL for (int k = 0; k < R; k++) x[k] = (const float *)p->x + (r + k) * n;
+    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++)
+        sums[j][k] = set_floats(0);
+    UNROLL for (int j = 0; j < O; j += AT_ONCE) /* ahead: of a row, or of the one 8 rows below */
+        NAME(add_products)(sums + j, w + j, x, 0, n - n % V, AT_ONCE, R, is_short,
+                           R > 1 ? 8 * n * size : AHEAD);
+    NAME(finish)(p, o, r, sums, O, R, is_short);
+}
+
+/* Each tile is a function of its own, so that its sums stay in registers. */
+#define TILE(f, O, AT_ONCE, R)                                                                     \
+    static __attribute__((noinline)) TARGET void NAME(f)(const product *p, int64_t o, int64_t r,   \
+                                                         const int is_short) {                     \
+        if (is_short) NAME(dots)(p, o, r, O, AT_ONCE, R, 1);                                       \
+        else NAME(dots)(p, o, r, O, AT_ONCE, R, 0);                                                \
+    }
+TILE(of_rows, 4, 4, TILE_ROWS)
+TILE(of_four_rows, 4, OUTPUTS, 4)
+TILE(of_two_rows, 4, 4, 2)
+TILE(of_a_row, 8, 8, 1) /* which is bound by reading: of more rows of W at once */
+#undef TILE
+
+/* Add the products of some inputs for 8 outputs from output o on and R rows from row r on, whose
+   sums are kept until all inputs were added. w: the 8 rows, without what is between them. */
+INLINE void NAME(slice)(const product *p, int64_t o, int64_t r, const float *w, int64_t from,
+                        int64_t to, floats (*kept)[4], const int R, const int is_short) {
+    const int64_t n = p->by->inputs, whole = n - n % V;
+    const char *rows[8];
+    const float *x[4];
+    UNROLL for (int j = 0; j < 8; j++) rows[j] = (const char *)(w + j * SLICE);
+    UNROLL for (int k = 0; k < R; k++) x[k] = (const float *)p->x + (r + k) * n + from;
+    UNROLL for (int j = 0; j < 8; j += 4) {
+        floats sums[4][4];
+        UNROLL for (int l = 0; l < 4; l++) UNROLL for (int k = 0; k < R; k++)
+            sums[l][k] = from ? kept[j + l][k] : set_floats(0);
+        NAME(add_products)(sums, rows + j, x, 0, to - from, 4, R, 0, 0);
+        if (to == whole) NAME(finish)(p, o + j, r, sums, 4, R, is_short);
+        else UNROLL for (int l = 0; l < 4; l++) UNROLL for (int k = 0; k < R; k++)
+            kept[j + l][k] = sums[l][k];
+    }
+}
+
+/* Compute 8 outputs from output o on for rows `first` to `last`, at most PANEL: a slice of the
+   inputs after the other. Slices of 8 rows of W are copied beside each other, as float32: rows that
+   are a power of two apart would push each other out of the cache. */
+INLINE void NAME(eight_of_many)(const product *p, int64_t o, int64_t first, int64_t last,
+                                const int is_short) {
+    const int64_t n = p->by->inputs, whole = n - n % V;
+    const int64_t vectors = whole / V, slices = (whole + SLICE - 1) / SLICE;
+    float w[8 * SLICE];
+    floats kept[(PANEL / TILE_ROWS + TILE_ROWS) * 8][4]; /* some tiles are of one row */
+    for (int64_t s = 0; s < slices; s++) {
+        const int64_t from = vectors * s / slices * V, to = vectors * (s + 1) / slices * V;
+        for (int j = 0; j < 8; j++) for (int64_t i = from; i < to; i += V) {
+            const int64_t at = (o + j) * n + i;
+            if (i % (is_short ? 32 : 16) == 0) /* of the row 8 rows below */
+                _mm_prefetch((const char *)p->by->w + (at + 8 * n) * (is_short ? 2 : 4), _MM_HINT_T1);
+            store_floats(w + j * SLICE + i - from, NAME(weights)(p->by->w, at, is_short));
+        }
+        int64_t r = first;
+        floats (*sums)[4] = kept;
+        for (; r + TILE_ROWS <= last; r += TILE_ROWS, sums += 8)
+            NAME(slice)(p, o, r, w, from, to, sums, TILE_ROWS, is_short);
+        for (; r < last; r++, sums += 8) NAME(slice)(p, o, r, w, from, to, sums, 1, is_short);
+    }
+}
+
+/* Compute one of the last outputs, where there are fewer than 8, for one row. */
+INLINE void NAME(last)(const product *p, int64_t o, int64_t r, const int is_short) {
+    const int64_t n = p->by->inputs;
+    const char *w = (const char *)p->by->w + o * n * (is_short ? 2 : 4);
+    const float *x = (const float *)p->x + r * n;
+    floats sum = set_floats(0);
+    int64_t i = 0;
+    for (; i + V <= n; i += V)
+        sum = multiply_add(NAME(weights)(w, i, is_short), load_floats(x + i), sum);
+    float y = NAME(total)(sum);
+    for (; i < n; i++) y += NAME(weight)(w, i, is_short) * x[i];
+    p->y[r * p->stride + o] = p->by->bias ? y + p->by->bias[o] : y;
 }
 
 INLINE void NAME(dot_rows)(const product *p, int64_t first, int64_t last, const int is_short) {
     const int64_t end = 8 * last < p->by->outputs ? 8 * last : p->by->outputs;
-    for (int64_t o = 8 * first; o < end; o += 8) {
+    int64_t o = 8 * first;
+    for (; o + 8 <= end; o += 8) {
         int64_t r = 0;
-        if (o + 8 > end) {
-            for (; o < end; o++)
-                for (r = 0; r < p->rows; r++) NAME(dots)(p, o, r, 1, 1, is_short);
-            return;
+        if (p->rows >= COPIED && p->by->inputs >= V) {
+            for (; r < p->rows; r += PANEL)
+                NAME(eight_of_many)(p, o, r, r + PANEL < p->rows ? r + PANEL : p->rows, is_short);
+            continue;
         }
-        for (; r + 4 <= p->rows; r += 4) NAME(eight)(p, o, r, 4, is_short);
-        if (r + 2 <= p->rows) { NAME(eight)(p, o, r, 2, is_short); r += 2; }
-        if (r < p->rows) NAME(eight)(p, o, r, 1, is_short);
+        for (; r + TILE_ROWS <= p->rows && p->rows - r != 4; r += TILE_ROWS)
+            for (int j = 0; j < 8; j += 4) NAME(of_rows)(p, o + j, r, is_short);
+        if (r + 4 == p->rows) {
+            for (int j = 0; j < 8; j += 4) NAME(of_four_rows)(p, o + j, r, is_short);
+            continue;
+        }
+        for (; r + 2 <= p->rows; r += 2)
+            for (int j = 0; j < 8; j += 4) NAME(of_two_rows)(p, o + j, r, is_short);
+        if (r < p->rows) NAME(of_a_row)(p, o, r, is_short);
     }
+    for (; o < end; o++)
+        for (int64_t r = 0; r < p->rows; r++) NAME(last)(p, o, r, is_short);
 }
 
 static TARGET void NAME(float32_rows)(const void *of, int64_t first, int64_t last) {

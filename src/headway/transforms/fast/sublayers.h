@@ -340,6 +340,10 @@ static TARGET int NAME(attention)(const attention *a) {
 #undef NOW
 #undef V
 #undef OUTPUTS
+#undef TILE_ROWS
+#undef COPIED
+#undef SLICE
+#undef PANEL
 #undef floats
 #undef ints
 #undef halves
