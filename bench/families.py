@@ -2,9 +2,11 @@
 
     python -m bench.families                  # all families, one thread, five rounds
     python -m bench.families --only gemma3 --rounds 9
+    python -m bench.families --width 240      # so small that a call costs as much as its numbers
 
 Both sides compute the same tokens with the same weights, in one process, in turns: A B A B ... The
-time is that of the CPU, so that a busy machine counts less. A model has four layers of width 240.
+time is that of the CPU, so that a busy machine counts less. A model has four layers, as wide as
+the smallest that is published of many families (576 to 1,024) unless --width says otherwise.
 The decoders read a prompt, and decode token by token with their cache, one sequence and eight; the
 encoders compute the vectors of eight texts. The outputs must agree before anything is timed.
 """
@@ -29,19 +31,8 @@ from headway import interop
 from headway.base.shapes import Tensor
 from headway.transforms.fast.table import prepare_for_inference
 
-WIDTH, PROMPT, STEPS, TEXTS = 240, 128, 24, 8
-LARGER: Mapping[str, int] = {
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model"), WIDTH),
-    **dict.fromkeys(("intermediate_size", "ffn_hidden_size"), 640),
-    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 320),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 4),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512),
-    **dict.fromkeys(("sliding_window", "local_attention"), 64),
-    "vocab_size": 2000,
-    "head_dim": 40,
-    "embedding_size": 120,
-}
-"""Keys of a tiny model -> their values in the models that are measured."""
+PROMPT, STEPS, TEXTS = 128, 24, 8
+HEADS = 6
 SKIPPED = ("phi3 longrope",)  # the number of its factors follows from the width of a head
 CLOSE = 1e-3
 Side = Callable[[], Tensor]
@@ -54,12 +45,13 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", help="names of families, or parts of them")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--width", type=int, default=768, help=f"a multiple of {2 * HEADS}")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     print("| family | prompt | decoding, 1 | decoding, 8 | encoding |\n|---|--:|--:|--:|--:|")
-    for name, model in models():
+    for name, model in models(arguments.width):
         if arguments.only and not any(part in name for part in arguments.only):
             continue
         ratios = dict(measured(model(), arguments.rounds))
@@ -67,41 +59,57 @@ def main() -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def models() -> Iterator[tuple[str, Callable[[], Any]]]:
+def models(width: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the name of each family, and the function that makes its model of transformers."""
+    sizes = _sizes(width)
     for name, (kind, settings) in decoder_families.FAMILIES.items():
         if name not in SKIPPED:
-            yield name, partial(_decoder, kind, settings)
-    for name, (kind, stem, settings, _) in encoder_families.FAMILIES.items():
-        yield name, partial(_encoder, kind, stem, settings)
-    for kind, stem in (("bert", "Bert"), ("roberta", "Roberta"), ("distilbert", "DistilBert")):
-        sizes = {"n_layers": 4, "n_heads": 6, "dim": WIDTH, "hidden_dim": 640}
-        if kind != "distilbert":
-            sizes = {"num_attention_heads": 6, "num_hidden_layers": 4, "hidden_size": WIDTH}
-            sizes["intermediate_size"] = 640
-        settings = {**sizes, "vocab_size": 2000, "max_position_embeddings": 512}
-        yield kind, partial(_encoder, kind, stem, settings)
+            larger = _larger(settings, sizes) | decoder_families.SPECIALS
+            yield name, partial(_random, kind, larger, transformers.AutoModelForCausalLM)
+    for name, (kind, _, settings, _) in encoder_families.FAMILIES.items():
+        yield name, partial(_random, kind, _larger(settings, sizes), transformers.AutoModel)
+    plain = {"vocab_size": 2000, "max_position_embeddings": 512, "num_attention_heads": HEADS}
+    for kind in ("bert", "roberta"):
+        names = ("num_hidden_layers", "hidden_size", "intermediate_size")
+        settings = plain | {name: sizes[name] for name in names}
+        yield kind, partial(_random, kind, settings, transformers.AutoModel)
+    names = {"n_layers": "n_layer", "dim": "n_embd", "hidden_dim": "intermediate_size"}
+    settings = {name: sizes[key] for name, key in names.items()} | {"n_heads": HEADS}
+    yield "distilbert", partial(_random, "distilbert", plain | settings, transformers.AutoModel)
 
 
-def _larger(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _sizes(width: int) -> dict[str, int]:
+    """Return keys of a tiny model and their values in the models that are measured."""
+    return {
+        **dict.fromkeys(("hidden_size", "n_embd", "d_model"), width),
+        **dict.fromkeys(("intermediate_size", "ffn_hidden_size"), width * 8 // 3),
+        **dict.fromkeys(
+            ("moe_intermediate_size", "shared_expert_intermediate_size"), width * 4 // 3
+        ),
+        **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 4),
+        **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512),
+        **dict.fromkeys(("sliding_window", "local_attention"), 64),
+        "vocab_size": 2000,
+        "head_dim": width // HEADS,
+        "embedding_size": width // 2,
+    }
+
+
+def _larger(settings: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the settings of a tiny model with the sizes that are measured."""
     fixed = "num_hidden_layers" if "layer_types" in settings else ""  # one type for each
+    if settings.get("embedding_size") == settings.get("hidden_size"):
+        sizes = {**sizes, "embedding_size": sizes["hidden_size"]}
     return {
-        key: value if value is None or key == fixed else LARGER.get(key, value)
+        key: value if value is None or key == fixed else sizes.get(key, value)
         for key, value in settings.items()
     }
 
 
-def _decoder(kind: str, settings: Mapping[str, Any]) -> Any:
+def _random(kind: str, settings: Mapping[str, Any], model: Any) -> Any:
+    """Return a model of transformers with random weights."""
     torch.manual_seed(0)
-    config = transformers.CONFIG_MAPPING[kind](**_larger(settings), **decoder_families.SPECIALS)
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
-
-
-def _encoder(kind: str, stem: str, settings: Mapping[str, Any]) -> Any:
-    torch.manual_seed(0)
-    config = transformers.CONFIG_MAPPING[kind](**_larger(settings))
-    return getattr(transformers, f"{stem}Model")(config).eval()
+    return model.from_config(transformers.CONFIG_MAPPING[kind](**settings)).eval()
 
 
 @torch.inference_mode()
