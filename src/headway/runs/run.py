@@ -61,6 +61,7 @@ from headway.training import (
     prefetched,
 )
 from headway.training.loop import Stream
+from headway.training.state import averaged
 from headway.transforms import not_in_float8
 from headway.transforms.recorder import CudaRecorder
 from headway.transforms.replicate import Replicas
@@ -303,9 +304,11 @@ def _train(
         peaks = peak_of_processes(machine.device, ranks)
         run.emit("note", text=f"memory of the processes at the peak: {peaks}")
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
-    if ranks.is_first:
-        with ranks.watch.long("the report"):
-            _report(run, folder, job.bundle(run.model))
+    # all processes gather a model in parts, which has no adapters that could be merged
+    with averaged(run) as model:
+        if ranks.is_first:
+            with ranks.watch.long("the report"):
+                _report(run, folder, job.bundle(model))
     return outcome
 
 
