@@ -296,7 +296,7 @@ def test_a_process_reads_its_part_of_a_checkpoint(two):
 
 @pytest.mark.slow
 def test_four_parts_train_as_one_process(tmp_path):
-    shown = json.loads(run_ranks(compare, 4, tmp_path, seconds=900)[0].splitlines()[-1])
+    shown = json.loads(run_ranks(compare, 4, tmp_path)[0].splitlines()[-1])
     for name in ("plain", "lora", "muon"):  # the tiny gradients of new adapters: see above
         assert shown[f"{name}, one process"][0] < (1e-6 if name == "plain" else 1e-5)
     assert shown["recompute"] == [0, 0] and max(shown["windows"][1:]) < 1e-6
