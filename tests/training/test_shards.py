@@ -49,7 +49,7 @@ def begun(ranks, shard, *, kind="adamw", dropout=0.0, transform=lambda model: mo
     if not ranks.is_alone:
         replicas = (Shards if shard else Replicas)(model, ranks, seed=1)
     config = OptimizerConfig(lr=0.01, kind=kind, eps=1e-5)
-    run = TrainingState(model, optimizer(model, config), WeightAverage(model, 0.9))
+    run = TrainingState(model, optimizer(model, config, ranks), WeightAverage(model, 0.9))
     run.shards = replicas if shard else None
     return run, replicas
 
