@@ -4,10 +4,12 @@
     torchrun --nproc-per-node 2 -m bench.processes saves
     torchrun --nproc-per-node 2 -m bench.processes saves shard
     torchrun --nproc-per-node 2 -m bench.processes muon shard
+    torchrun --nproc-per-node 2 -m bench.processes sums
 
 saves: how long training waits for a checkpoint that it writes itself, and for one that a thread
 writes; and how long a save and some steps take together. muon: the time of an update of all
-matrices by Muon. Each process has one thread. Numbers are medians of rounds, which alternate.
+matrices by Muon. sums: that of adding up all gradients, in messages of several sizes.
+Each process has one thread. Numbers are medians of rounds, which alternate.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from headway.training import (
     WeightAverage,
     optimizer,
 )
+from headway.transforms import replicate
 from headway.transforms.replicate import Replicas
 from headway.transforms.shard import Shards
 
@@ -48,7 +51,7 @@ def begun(ranks: Ranks, in_parts: bool, kind: str) -> tuple[TrainingState, Repli
     replicas = None
     if not ranks.is_alone:
         replicas = Shards(model, ranks, 1) if in_parts else Replicas(model, ranks, 1)
-    built = optimizer(model, OptimizerConfig(kind=kind))
+    built = optimizer(model, OptimizerConfig(kind=kind), ranks)
     run = TrainingState(model, built, WeightAverage(model, 0.99))
     run.shards = replicas if isinstance(replicas, Shards) else None
     for parameter in model.parameters():
@@ -101,17 +104,36 @@ def updates(run: TrainingState) -> dict[str, list[float]]:
     return seconds
 
 
+def sums(replicas: Replicas) -> dict[str, list[float]]:
+    """Return the seconds of each sum of all gradients, and of its computation in this process."""
+    seconds: dict[str, list[float]] = {}
+    for _ in range(2 * ROUNDS):
+        for numbers in (8_000_000, 4_000_000, 2_000_000, 1_000_000, 250_000):
+            replicate.BUCKET = numbers
+            replicas.ranks.totals([0.0], "the start")
+            start, cpu = time.perf_counter(), time.process_time()
+            replicas.add([1.0], 1)
+            seconds.setdefault(f"{numbers:,} numbers", []).append(time.perf_counter() - start)
+            own = time.process_time() - cpu
+            seconds.setdefault(f"CPU for {numbers:,} numbers", []).append(own)
+    return seconds
+
+
 def main(what: str, in_parts: bool) -> None:
     """Measure, and let the first process print."""
     torch.set_num_threads(1)
     with started(print) as ranks, tempfile.TemporaryDirectory() as own:
         folder = Path(ranks.shared(own, "the folder"))
         run, replicas = begun(ranks, in_parts, "muon" if what == "muon" else "adamw")
-        seconds = updates(run) if what == "muon" else saves(run, replicas, folder)
+        if what == "sums":
+            assert replicas is not None, "sums are those of several processes: use torchrun"
+            seconds = sums(replicas)
+        else:
+            seconds = updates(run) if what == "muon" else saves(run, replicas, folder)
         if ranks.is_first:
             for name, rounds in seconds.items():
-                shown = ", ".join(f"{value:.2f}" for value in rounds)
-                print(f"{name}: {median(rounds):.2f} s of {shown}")
+                shown = ", ".join(f"{value:.3f}" for value in rounds)
+                print(f"{name}: {median(rounds):.3f} s of {shown}")
 
 
 if __name__ == "__main__":

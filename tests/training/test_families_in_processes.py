@@ -129,7 +129,7 @@ def scores(run):
     ("size", "kind"), [(size, kind) for kind in ("replicate", "shard") for size in (2, 4)]
 )
 def test_each_family_has_the_losses_of_one_process(size, kind, tmp_path):
-    printed = run_ranks(partial(train_families, kind), size, tmp_path, seconds=1500)
+    printed = run_ranks(partial(train_families, kind), size, tmp_path)
     shown, evaluated = json.loads(printed[0].splitlines()[-1])
     assert set(FAMILIES) <= shown.keys()
     print(json.dumps(shown, indent=1))

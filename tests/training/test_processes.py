@@ -20,8 +20,10 @@ from headway.training import (
     TrainingState,
     WeightAverage,
     fit,
+    muon,
     optimizer,
 )
+from headway.training.muon import orthogonal as muon_orthogonal
 from headway.transforms import fast
 from headway.transforms.replicate import Replicas
 from tests.fixtures.ragged_batches import Ragged, sequences
@@ -33,9 +35,8 @@ def trained(ranks, steps=6, *, kind="adamw", dtype=torch.float64, dropout=0.0):
     """Return the losses and gradient norms of some updates of two batches each, and the model."""
     torch.manual_seed(3)
     model = fast(GPT(replace(GPT_CONFIG, dropout=dropout))).to(dtype)
-    run = TrainingState(
-        model, optimizer(model, OptimizerConfig(lr=0.01, kind=kind)), WeightAverage(model, 0.9)
-    )
+    updates = optimizer(model, OptimizerConfig(lr=0.01, kind=kind), ranks)
+    run = TrainingState(model, updates, WeightAverage(model, 0.9))
     reports = []
 
     class Log:
@@ -102,6 +103,7 @@ def compare_with_one_process():
         except HeadwayError as error:
             shown["different models"] = error.what
         shown["not finite"] = message_of_not_finite(ranks)
+        shown["matrices"], shown["same bits"] = updates_by_muon(ranks)
         print(json.dumps(shown))
 
 
@@ -135,6 +137,26 @@ def shared_work(ranks):
     tensors = [tensor.tolist() for *_, tensor in results]
     values = [result[:-1] for result in results]
     return [values, tensors, computed, seen, sums, interrupted.value.stop]
+
+
+def updates_by_muon(ranks):
+    """Return how many of five matrices this process makes orthogonal in each of two updates, and
+    whether the result has the bits of one process."""
+    computed, results = [], []
+    for sharing in (ALONE, ranks):
+        generator = torch.Generator().manual_seed(3)
+        sizes = [(4, 6), (8, 4), (5, 5), (4, 6), (9, 9)]
+        matrices = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in sizes]
+        update = muon.muon(matrices, 0.1, 0.9, 0.1, sharing)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(muon, "orthogonal", lambda m: computed.append(m) or muon_orthogonal(m))
+            for _ in range(2):
+                for matrix in matrices:
+                    matrix.grad = torch.randn(matrix.shape, generator=generator)
+                computed.clear()
+                update.step()
+        results.append(matrices)
+    return len(computed), all(map(torch.equal, *results))
 
 
 def stop_at(done, ranks):
@@ -204,6 +226,11 @@ def test_gradients_are_those_of_one_process_even_if_a_process_has_no_example(two
 @pytest.mark.parametrize("name", CASES)
 def test_losses_are_those_of_one_process(two, name):
     assert two[0][name] < (1e-12 if "muon" not in name and "64" in name else 1e-5)
+
+
+def test_processes_share_the_work_of_muon_and_have_the_bits_of_one(two):
+    assert [shown["matrices"] for shown in two] == [3, 2]
+    assert all(shown["same bits"] for shown in two)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def begun(ranks, shard, *, kind="adamw", dropout=0.0, transform=lambda model: mo
     if not ranks.is_alone:
         replicas = (Shards if shard else Replicas)(model, ranks, seed=1)
     config = OptimizerConfig(lr=0.01, kind=kind, eps=1e-5)
-    run = TrainingState(model, optimizer(model, config), WeightAverage(model, 0.9))
+    run = TrainingState(model, optimizer(model, config, ranks), WeightAverage(model, 0.9))
     run.shards = replicas if shard else None
     return run, replicas
 
@@ -296,7 +296,7 @@ def test_a_process_reads_its_part_of_a_checkpoint(two):
 
 @pytest.mark.slow
 def test_four_parts_train_as_one_process(tmp_path):
-    shown = json.loads(run_ranks(compare, 4, tmp_path, seconds=900)[0].splitlines()[-1])
+    shown = json.loads(run_ranks(compare, 4, tmp_path)[0].splitlines()[-1])
     for name in ("plain", "lora", "muon"):  # the tiny gradients of new adapters: see above
         assert shown[f"{name}, one process"][0] < (1e-6 if name == "plain" else 1e-5)
     assert shown["recompute"] == [0, 0] and max(shown["windows"][1:]) < 1e-6

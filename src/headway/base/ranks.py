@@ -81,6 +81,15 @@ class Ranks:
         with self.waiting(what):
             distributed.all_reduce(tensor, group=self.group)
 
+    def send(self, tensor: torch.Tensor, source: int, what: str) -> None:
+        """Replace a tensor by that of rank `source`. what: its name, for messages."""
+        if self.is_alone:
+            return
+        from torch import distributed
+
+        with self.waiting(what):
+            distributed.broadcast(tensor, source, self.group)
+
     def totals(self, numbers: Sequence[float], what: str) -> list[float]:
         """Return the sum of each number over all ranks; integers below 2^53 are exact."""
         if self.is_alone:

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from headway.base.devices import Machine, prepare
+from headway.base.ranks import ALONE, Ranks
 from headway.base.settings import flat, override
 from headway.runs.memory import fitted_to_memory, ignore, prepared_job
 from headway.runs.recipes import AnyRunConfig, shape_settings, sized
@@ -238,8 +239,11 @@ def untrained(job: AnyJob, machine: Machine) -> TrainingState:
     return state_of(model, job)
 
 
-def state_of(model: nn.Module, job: AnyJob) -> TrainingState:
-    """Return the state of a run before its first step, of a finished model."""
+def state_of(model: nn.Module, job: AnyJob, ranks: Ranks = ALONE) -> TrainingState:
+    """Return the state of a run before its first step, of a finished model.
+
+    ranks: the processes that train it together.
+    """
     rate = job.config.training.average
     average = WeightAverage(model, rate) if rate else None
-    return TrainingState(model, optimizer(model, job.config.optimizer), average)
+    return TrainingState(model, optimizer(model, job.config.optimizer, ranks), average)

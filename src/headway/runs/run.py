@@ -61,6 +61,7 @@ from headway.training import (
     prefetched,
 )
 from headway.training.loop import Stream
+from headway.training.state import averaged
 from headway.transforms import not_in_float8
 from headway.transforms.recorder import CudaRecorder
 from headway.transforms.replicate import Replicas
@@ -303,18 +304,19 @@ def _train(
         peaks = peak_of_processes(machine.device, ranks)
         run.emit("note", text=f"memory of the processes at the peak: {peaks}")
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
-    if ranks.is_first:
-        with ranks.watch.long("the report"):
-            _report(run, folder, job.bundle(run.model))
+    with averaged(run) as model:  # adapters cannot be merged in a model in parts
+        if ranks.is_first:
+            _report(run, folder, job.bundle(model), ranks)
     return outcome
 
 
-def _report(run: TrainingState, folder: Path, bundle: Bundle) -> None:
+def _report(run: TrainingState, folder: Path, bundle: Bundle, ranks: Ranks) -> None:
     """Write the report, and the card of the best model."""
     try:
-        write_report(folder)
-        if (folder / MODEL).is_dir():
-            write_card(bundle, folder, folder / MODEL, largest=AT_ONCE)
+        with ranks.watch.long("the report"):
+            write_report(folder)
+            if (folder / MODEL).is_dir():
+                write_card(bundle, folder, folder / MODEL, largest=AT_ONCE)
     except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
 

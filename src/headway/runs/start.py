@@ -66,7 +66,7 @@ def begun(
         "is_sharded": is_sharded(resolved.job.config, run.model, resolved.machine),
     }
     ranks.shared(decided, DECIDED)
-    return Start(resolved, _in_parts(run, resolved) if decided["is_sharded"] else run)
+    return Start(resolved, _together(run, resolved, decided["is_sharded"]))
 
 
 def _as_first(task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks) -> Start | None:
@@ -84,13 +84,17 @@ def _as_first(task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks) -
     with ranks.watch.long("the reading of the data"):
         resolved = as_decided(task, config, folder, ranks, decided["seconds"])
         run = untrained(resolved.job, resolved.machine)
-    return Start(resolved, _in_parts(run, resolved) if decided["is_sharded"] else run)
+    return Start(resolved, _together(run, resolved, decided["is_sharded"]))
 
 
-def _in_parts(run: TrainingState, resolved: Resolved) -> TrainingState:
-    """Return the state of a run with this process's part of the model, and an optimizer of it."""
-    shards = Shards(run.model, resolved.machine.ranks, resolved.job.config.training.seed)
-    return replace(state_of(run.model, resolved.job), shards=shards)
+def _together(run: TrainingState, resolved: Resolved, in_parts: bool) -> TrainingState:
+    """Return the state of a run with an optimizer that the processes share; or with parts, in which
+    they divide the model."""
+    ranks, seed = resolved.machine.ranks, resolved.job.config.training.seed
+    if ranks.is_alone:
+        return run
+    shards = Shards(run.model, ranks, seed) if in_parts else None
+    return replace(state_of(run.model, resolved.job, ranks), shards=shards)
 
 
 def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from headway.base.devices import multiplies_bfloat16
+from headway.base.ranks import ALONE, Ranks
 from headway.base.shapes import Float, Tensor
 from headway.transforms.shard import own_rows, part_of, whole_tensor
-from headway.transforms.tracing import sharded
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -69,10 +70,20 @@ NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
 """a, b and c of a Newton-Schulz step. Jordan et al. 2024."""
 
 
-class Float32Muon(torch.optim.Muon):
-    """torch's Muon with O in float32, for processors without instructions for bfloat16."""
+NUMBERS = 2_000_000
+"""Number of numbers of the matrices that a process makes orthogonal before it sends them."""
 
-    in_bfloat16 = False
+
+class Muon(torch.optim.Muon):
+    """torch's Muon for one process or several, which compute a part of the updates each.
+
+    in_bfloat16: whether the Newton-Schulz steps are, and not in the dtype of the matrices. ranks:
+    the processes that train the same matrices. Each of N processes makes an N-th of the matrices
+    orthogonal, and sends them to the others: the bits are those of one process.
+    """
+
+    in_bfloat16 = True
+    ranks = ALONE
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -82,27 +93,54 @@ class Float32Muon(torch.optim.Muon):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            rate, momentum = group["lr"], group["momentum"]
-            for matrix in group["params"]:
-                if matrix.grad is None:
-                    continue
-                state = self.state[matrix]
-                if not state:
-                    state["momentum_buffer"] = torch.zeros_like(matrix)
-                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-                # a process that has some rows needs the whole matrix for them
-                whole = whole_tensor(matrix.grad.lerp(mean, momentum))
-                update = orthogonal(whole.bfloat16() if self.in_bfloat16 else whole)
-                matrix.mul_(1 - rate * group["weight_decay"])
-                own = part_of(update[own_rows(matrix)], matrix)
-                matrix.add_(own, alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
+            rate, decay = group["lr"], group["weight_decay"]
+            trained = [matrix for matrix in group["params"] if matrix.grad is not None]
+            for matrices in _windows(trained, self.ranks.size):
+                # all processes gather the matrices of which they have parts
+                wholes = [self._direction(matrix, group["momentum"]) for matrix in matrices]
+                for matrix, update in zip(matrices, self._orthogonal(wholes), strict=True):
+                    matrix.mul_(1 - rate * decay)
+                    own = part_of(update[own_rows(matrix)], matrix)
+                    matrix.add_(own, alpha=-rate * (0.2 * math.sqrt(max(matrix.shape))))
         return loss
 
+    def _direction(self, matrix: Tensor, momentum: float) -> Float[Tensor, "A B"]:
+        """Update the mean of the gradients, and return the whole matrix to make orthogonal."""
+        assert matrix.grad is not None
+        state = self.state[matrix]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(matrix)
+        mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
+        whole = whole_tensor(matrix.grad.lerp(mean, momentum))
+        return whole.bfloat16() if self.in_bfloat16 else whole
 
-class ShardedMuon(Float32Muon):
-    """torch's Muon, with O in bfloat16, for matrices of which each process has a part."""
+    def _orthogonal(self, matrices: Sequence[Tensor]) -> list[Tensor]:
+        """Return `orthogonal` of each matrix; process r of N computes r, r + N, r + 2 N ..."""
+        size, rank = self.ranks.size, self.ranks.rank
+        computed = [orthogonal(matrix) for matrix in matrices[rank::size]]
+        if self.ranks.is_alone:
+            return computed
+        updates = list(matrices)
+        for owner in range(min(size, len(matrices))):
+            parts = computed if owner == rank else matrices[owner::size]
+            flat = torch.cat([part.flatten() for part in parts])
+            self.ranks.send(flat, owner, "the updates of matrices by Muon")
+            split = flat.split([part.numel() for part in parts])
+            updates[owner::size] = map(torch.Tensor.view_as, split, parts)
+        return updates
 
-    in_bfloat16 = True
+
+def _windows(matrices: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Group matrices that `size` processes share out; those of one size are neighbours."""
+    window: list[Tensor] = []
+    for matrix in sorted(matrices, key=lambda m: (min(m.shape), max(m.shape))):
+        window.append(matrix)
+        is_full = sum(m.numel() for m in window) >= size * NUMBERS
+        if is_full and len(window) % size == 0:
+            yield window
+            window = []
+    if window:
+        yield window
 
 
 def orthogonal(matrix: Float[Tensor, "A B"]) -> Float[Tensor, "A B"]:
@@ -125,24 +163,27 @@ def muon(
     lr: float,
     momentum: float,
     weight_decay: float,
-) -> torch.optim.Muon:
+    ranks: Ranks = ALONE,
+) -> Muon:
     """Build Muon: W <- (1 - lr w) W - lr 0.2 sqrt(max(A, B)) O for W: A B.
 
     w is the weight decay, m the momentum, G the gradient; M <- m M + (1 - m) G, and O = U V^T is
     orthogonal, from (1 - m) G + m M = U S V^T. Five Newton-Schulz steps approximate O (singular
     values between about 0.7 and 1.2): the update has about the same size in every direction, not
     only in the few that dominate the gradient. Jordan et al. 2024. They are those of torch's Muon,
-    in bfloat16, or in float32 (`Float32Muon`) where the device has no instructions for bfloat16.
+    in bfloat16, or in float32 where the device has no instructions for bfloat16.
     The factor 0.2 sqrt(max(A, B)) gives the update the size of AdamW's, so that both use the same
-    learning rate and weight decay: Liu et al. 2025, section 2.2.
+    learning rate and weight decay: Liu et al. 2025, section 2.2. ranks: the processes that share
+    the work, if all are on one machine.
     """
-    in_bfloat16 = all(multiplies_bfloat16(parameter.device.type) for parameter in parameters)
-    in_parts = ShardedMuon if sharded(*parameters) else torch.optim.Muon
-    kind = in_parts if in_bfloat16 else Float32Muon
-    return kind(
+    built = Muon(
         parameters,
         lr=lr,
         momentum=momentum,
         weight_decay=weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
+    built.in_bfloat16 = all(multiplies_bfloat16(matrix.device.type) for matrix in parameters)
+    # between machines, sending the matrices may take longer than making all of them orthogonal
+    built.ranks = ranks if ranks.local_size == ranks.size else ALONE
+    return built

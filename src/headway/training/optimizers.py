@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headway.base.errors import UsageError
+from headway.base.ranks import ALONE, Ranks
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Patches
@@ -92,8 +93,12 @@ def for_start(
     return {"optimizer.kind": kind, "optimizer.lr": config.lr or rate}
 
 
-def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+def optimizer(
+    model: nn.Module, config: OptimizerConfig, ranks: Ranks = ALONE
+) -> torch.optim.Optimizer:
     """Build the optimizer of the trainable parameters. The schedule sets its learning rates.
+
+    ranks: the processes that train the model together, which share the work of Muon.
 
     The "scale" of a parameter group is its maximum learning rate relative to `config.lr`; the loop
     multiplies by it. With `config.layer_decay` d, block l of L has the scale d^(L - l), layers
@@ -122,7 +127,7 @@ def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimize
     members: list[torch.optim.Optimizer] = []
     for scale in dict.fromkeys(scales[id(matrix)] for matrix in matrices):
         chosen = [matrix for matrix in matrices if scales[id(matrix)] == scale]
-        members.append(muon(chosen, rate, config.muon_momentum, config.weight_decay))
+        members.append(muon(chosen, rate, config.muon_momentum, config.weight_decay, ranks))
         members[-1].param_groups[0]["scale"] = rate / config.lr * scale
     rest = [p for p in parameters if id(p) not in with_muon]
     return CombinedOptimizer([*members, _adamw(rest, config, scales)] if rest else members)

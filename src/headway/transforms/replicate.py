@@ -21,7 +21,7 @@ from headway.base.errors import HeadwayError
 from headway.base.ranks import Ranks
 from headway.base.shapes import Float, Tensor
 
-BUCKET = 8_000_000
+BUCKET = 4_000_000
 """Maximum number of numbers that are sent at once, unless a single gradient has more."""
 
 
