@@ -6,9 +6,22 @@ from headway.data.overlap import Overlap, Sides, overlap, passages
 def test_equal_and_near_examples_are_counted_once_each():
     long = "one two three four five six seven eight nine ten eleven twelve thirteen"
     train = ["a red fox", f"And then: {long.upper()}, and no more.", "a red fox", "blue", ""]
-    held_out = ["a red fox", "a red fox", long + " otherwise", "Red fox!", "fox red", "new", "!"]
+    held_out = ["a red fox", "a red fox", long + " otherwise", "A red fox!", "fox red", "new", "!"]
     counted = overlap(Sides(train=iter(train), held_out=iter(held_out)))
     assert counted == Overlap(examples=6, equal=1, near=2)
+
+
+def test_few_words_in_a_row_are_shared_by_chance():
+    train = [
+        "a bird in the hand",
+        "Hot air balloon!",
+        "one two three four five six seven eight nine",
+    ]
+    held_out = ["bird", "in the hand", "hot air balloon", "two three four five six seven eight"]
+    counted = overlap(Sides(train=train, held_out=held_out))
+    assert counted == Overlap(examples=4, equal=0, near=1)
+    longer = Sides(train=train, held_out=[f"{held_out[-1]} nine"])
+    assert overlap(longer) == Overlap(examples=1, equal=0, near=1)
 
 
 def test_nothing_is_near_where_nothing_is_shared():

@@ -54,6 +54,12 @@ def test_the_real_model_is_loaded_from_a_file_and_generates_its_recorded_story(r
         headway.load(tmp_path / "stories260K.bin")
 
 
+def test_a_file_of_another_kind_is_no_model(tmp_path):
+    (tmp_path / "run.yaml").write_text("recipe: gpt")
+    with pytest.raises(UsageError, match=r"run.yaml holds no model: files of models end in .gguf"):
+        headway.load(tmp_path / "run.yaml")
+
+
 @pytest.mark.parametrize(
     "config",
     [

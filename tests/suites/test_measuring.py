@@ -166,14 +166,14 @@ def test_generated_rows_are_right():
 def test_overlap_finds_rows_that_share_words_with_a_text():
     text = "One two three, four five six seven eight nine ten eleven twelve THIRTEEN fourteen!"
     rows = [
-        "four five",
-        "five four",
+        "four five six seven eight nine ten, eleven",
+        "eleven ten nine eight seven six five four",
         text[8:],
         "zero " * 12 + "one",
         "",
         "twelve thirteen fourteen",
     ]
-    assert overlapping(rows, ["nothing", text]) == [True, False, True, False, False, True]
+    assert overlapping(rows, ["nothing", text]) == [True, False, True, False, False, False]
 
 
 def test_the_same_rows_are_measured_with_every_number_of_examples(tmp_path):

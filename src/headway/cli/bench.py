@@ -14,7 +14,7 @@ from headway.base.settings import SEED as SEEDS
 from headway.base.settings import count, setting
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.machine import MachineFlags
-from headway.data.overlap import WORDS, overlapping
+from headway.data.overlap import FEWEST, WORDS, overlapping
 from headway.suites import (
     GENERATED,
     SEED,
@@ -194,7 +194,8 @@ def _lines(result: Result, overlap: dict[str, object] | None) -> Iterator[str]:
     if overlap is not None:
         yield (
             f"{overlap['rows']:,} of {overlap['of']:,} rows share {overlap['words']} words in a "
-            "row, or all of theirs, with the training texts"
+            "row with the training texts (shorter rows: all words; of fewer than "
+            f"{FEWEST} words: those of a whole text)"
         )
     several = len(result.measurements) > 1
     for measurement in result.measurements:

@@ -1,7 +1,9 @@
 """How many held-out examples occur in the training data: word for word, or nearly so.
 
 Near copies share n-grams of words (Brown et al. 2020, GPT-3, appendix C): 13 words in a row; all
-words of a shorter example must occur in a row.
+words of a shorter example must occur in a row. Fewer than 8 words in a row are shared by chance
+("bird" is in "a bird in the hand"): the paper does not count them, and here an example of so few
+words is a near copy only of a text that has no other words.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 WORDS = 13
+FEWEST = 8
+"""Words in a row below which sharing them is chance."""
 _WORD = re.compile(r"\w+")
 
 
@@ -61,7 +65,9 @@ def overlap(sides: Sides) -> Overlap:
 def overlapping(rows: Sequence[str], texts: Iterable[str], words: int = WORDS) -> list[bool]:
     """Return for each row whether some text has `words` of its words in a row.
 
-    Words are compared in lower case, without punctuation. A row without words overlaps nothing.
+    All words of a shorter row must occur in a row; a row of fewer than `FEWEST` words must have
+    the words of the whole text. Words are compared in lower case, without punctuation. A row
+    without words overlaps nothing.
     """
     wanted: dict[int, dict[tuple[str, ...], list[int]]] = {}
     for number, row in enumerate(rows):
@@ -74,6 +80,8 @@ def overlapping(rows: Sequence[str], texts: Iterable[str], words: int = WORDS) -
     for text in texts:
         content = _words(text)
         for size, grams in wanted.items():
+            if size < FEWEST and size != len(content):
+                continue
             for gram in _grams(content, size):
                 for number in grams.get(gram, ()):
                     overlaps[number] = True

@@ -9,7 +9,7 @@ from headway.base.config_files import RUN_FILE
 from headway.base.files import read_json, write_file
 from headway.base.metrics_file import ASIDE, Event, read_log
 from headway.bundle import Bundle
-from headway.data.overlap import WORDS, Overlap
+from headway.data.overlap import FEWEST, WORDS, Overlap
 from headway.models.contracts import parameter_count
 from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.overlap import LARGEST, overlap_of
@@ -99,7 +99,8 @@ def _overlap(found: Overlap | str) -> str:
         return f"{equal} data."
     return (
         f"{equal} data word for word, and {found.near:,} more share {WORDS} words in a row with a "
-        "training example; of shorter ones, all words in a row."
+        f"training example (shorter ones: all words in a row; those of fewer than {FEWEST} words: "
+        "all words of the training example)."
     )
 
 

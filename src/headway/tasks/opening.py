@@ -37,6 +37,8 @@ from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 from headway.transforms.recorder import CudaRecorder
 
+LLAMA2C = ".bin"
+"""Suffix of a model of llama2.c."""
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
 
@@ -299,13 +301,18 @@ def _foreign(path: Path, device: str, kind: str, adapter: Path | None = None) ->
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:
+    if path.suffix != LLAMA2C:
+        raise UsageError(
+            f"{path} holds no model: files of models end in {SUFFIX} (llama.cpp) or {LLAMA2C} "
+            "(llama2.c)",
+            hint="name a run folder (headway runs ls) or the model folder inside it",
+        )
     tokenizers = sorted(path.parent.glob("tok*.bin"))
     if len(tokenizers) != 1:
         raise UsageError(
             "a llama2.c file needs exactly one tokenizer, tok*.bin, in its folder; there are "
             f"{len(tokenizers)}",
             str(path),
-            "name a folder if this is no llama2.c file",
         )
     model = interop.build(*interop.read_llama2c(path)).to(device)
     return TextBundle(model, interop.read_llama2c_tokenizer(tokenizers[0]))

@@ -14,7 +14,7 @@ from headway.exporting.web.export import web_page
 from tests.fixtures.accessibility import findings
 from tests.fixtures.bundles import BUNDLES
 from tests.fixtures.captioners import PIXELS
-from tests.fixtures.web_pages import installed_packages
+from tests.fixtures.web_pages import installed_packages, transformers_js
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -136,12 +136,11 @@ const inputs = tokenizer(process.argv[2]);
 const ids = await model.generate({...inputs, max_new_tokens: 12, do_sample: false});
 console.log(JSON.stringify([inputs.input_ids, ids].map((one) => one.tolist()[0].map(Number))));
 """
-    places = [package.folder for package in installed_packages().values()]
-    above = next(one for place in places for one in place.parents if one.name == "node_modules")
-    if not (above / "@huggingface" / "transformers").is_dir():
-        pytest.skip("@huggingface/transformers is not installed")
+    package = transformers_js()
     words = ["node", "--input-type=module", "-e", script, str(folder.parent), TEXTS["gpt"]]
-    done = subprocess.run(words, cwd=above.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=package.parents[2], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     prompt, ids = json.loads(done.stdout.splitlines()[-1])
     bundle = BUNDLES["gpt"][0]()
