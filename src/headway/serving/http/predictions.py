@@ -25,8 +25,8 @@ from starlette.responses import Response
 
 from headway.base.errors import UsageError
 from headway.base.settings import fields_of, override
-from headway.data.images import FORMAT_NAMES, suffix_of
-from headway.data.media_kinds import recognised
+from headway.data.images import FORMAT_NAMES
+from headway.data.media_kinds import recognised, suffix_of
 from headway.decoding import BeamSettings
 from headway.serving.engine import at_once
 from headway.serving.http.exchange import (
