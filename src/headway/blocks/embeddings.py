@@ -14,8 +14,6 @@ tensor([[1.0000, 2.0000, 1.0000, 2.0000],
         [1.9100, 0.5800, 1.0200, 2.0000]])
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import nn

@@ -22,8 +22,6 @@ tensor([[0.8800, 0.1200, 0.0000],
 torch.Size([1, 2, 2])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

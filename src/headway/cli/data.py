@@ -1,7 +1,5 @@
 """`headway data`: downloads data sets, checks and cleans sentence pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

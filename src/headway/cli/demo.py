@@ -1,7 +1,5 @@
 """`headway demo`: trains and evaluates a small translation model in minutes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`headway train`: trains a recipe on your data, with the settings that you change."""
 
-from __future__ import annotations
-
 import os
 import resource
 import tempfile

@@ -1,8 +1,6 @@
 """Recognises images, sounds and films by their first bytes: those that are read, and others, for
 which it says how to convert them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@ Near copies share n-grams of words (Brown et al. 2020, GPT-3, appendix C): 13 wo
 words of a shorter example must occur in a row.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

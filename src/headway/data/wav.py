@@ -7,8 +7,6 @@ them. Sources: Microsoft and IBM, "Multimedia Programming Interface and Data Spe
 Tech 3306, 2009 (RF64: sizes of 64 bits in a chunk `ds64`); ITU-T G.711 (mu-law, A-law).
 """
 
-from __future__ import annotations
-
 import shlex
 import struct
 from dataclasses import dataclass

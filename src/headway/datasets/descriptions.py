@@ -1,7 +1,5 @@
 """dataset.json, which describes a fetched data set: a complete folder of the same one is reused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version

@@ -5,8 +5,6 @@ of number, colour and shape are held out: no training image has one of them, alt
 number, colour and shape occurs in training.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence

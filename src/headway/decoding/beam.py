@@ -1,7 +1,5 @@
 """Beam search, as in the lecture: keep the W most probable prefixes of the output."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits

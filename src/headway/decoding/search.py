@@ -4,8 +4,6 @@ A search knows the model only by what it yields and is sent, so that it does not
 are computed together with its own: `run` drives one search, the engine of a server many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar

@@ -17,8 +17,6 @@ tensor([[1., 1., 1.]])
 tensor([[False, False,  True]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The start of a run: its settings, data and untrained model, in one process or in several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

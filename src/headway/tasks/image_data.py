@@ -1,8 +1,6 @@
 """Labelled images: reads and splits them, writes them in one size to the run folder, and loads the
 pre-trained image encoder of a run."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

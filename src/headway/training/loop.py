@@ -1,7 +1,5 @@
 """The training loop, as one function without a trainer class."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Muon for the weight matrices inside blocks, combined with another optimizer for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The state of a training run: everything that a checkpoint saves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Recognises files that are not text by their first bytes, and says how to convert them."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from dataclasses import dataclass

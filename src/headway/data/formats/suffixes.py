@@ -1,7 +1,5 @@
 """Finds the suffix that the name of a file would have, by the beginning of its content."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -5,8 +5,6 @@ image in base64, or a list of them; an image may also be the body itself. Parame
 of the task. With "form": "full" the reply has all fields of the predictions.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import dataclasses
