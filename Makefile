@@ -3,6 +3,8 @@
 # Both make .venv and install what they need; a second call installs nothing.
 
 SHELL := bash
+# Processes that tests and documentation start share compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 VENV := .venv
 # A comma may not stand inside $(call ...).

@@ -71,11 +71,11 @@ def models(width: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     plain = {"vocab_size": 2000, "max_position_embeddings": 512, "num_attention_heads": HEADS}
     for kind in ("bert", "roberta"):
         names = ("num_hidden_layers", "hidden_size", "intermediate_size")
-        settings = plain | {name: sizes[name] for name in names}
-        yield kind, partial(_random, kind, settings, transformers.AutoModel)
-    names = {"n_layers": "n_layer", "dim": "n_embd", "hidden_dim": "intermediate_size"}
-    settings = {name: sizes[key] for name, key in names.items()} | {"n_heads": HEADS}
-    yield "distilbert", partial(_random, "distilbert", plain | settings, transformers.AutoModel)
+        own = {name: sizes[name] for name in names}
+        yield kind, partial(_random, kind, plain | own, transformers.AutoModel)
+    others = {"n_layers": "n_layer", "dim": "n_embd", "hidden_dim": "intermediate_size"}
+    own = {name: sizes[key] for name, key in others.items()} | {"n_heads": HEADS}
+    yield "distilbert", partial(_random, "distilbert", plain | own, transformers.AutoModel)
 
 
 def _sizes(width: int) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """Headway trains, runs and explains Transformers."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -5,8 +5,6 @@ run.bundle.tag(["Ada met Charles"])
 headway.evaluate(run.bundle, "test.conll")["f1"]
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

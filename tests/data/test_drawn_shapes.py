@@ -110,7 +110,7 @@ def test_the_folder_is_the_same_each_time_and_is_reused(tmp_path, monkeypatch):
     sizes = {name: 12 for name in drawn_shapes.SPLITS}
     monkeypatch.setattr(drawn_shapes, "SPLITS", sizes)
     made = draw_shapes(tmp_path / "a")
-    assert made.images == sizes and made.questions["train"] == 60 and not made.reused
+    assert made["images"] == sizes and made["questions"]["train"] == 60 and not made.reused
     assert draw_shapes(tmp_path / "a").reused
     with monkeypatch.context() as another, pytest.raises(UsageError, match="another version"):
         another.setattr(drawn_shapes, "VERSION", 99)

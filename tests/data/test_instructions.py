@@ -75,7 +75,7 @@ def test_the_data_set_has_its_files_and_is_reused(tmp_path, monkeypatch):
     for name, part in PARTS.items():
         monkeypatch.setitem(PARTS, name, type(part)(3, part.held_out, part.new_phrasing))
     fetched = fetch("instructions", None, tmp_path / "data")
-    assert fetched.instructions == dict.fromkeys(PARTS, 30) and not fetched.reused
+    assert fetched["instructions"] == dict.fromkeys(PARTS, 30) and not fetched.reused
     rows = (tmp_path / "data" / "new-phrasings.jsonl").read_text().splitlines()
     row = json.loads(rows[0])
     assert [message["role"] for message in row["messages"]] == ["user", "assistant"]

@@ -9,7 +9,12 @@ from headway.base.errors import DataError, UsageError
 from headway.data.split import SPLITS
 from headway.datasets import interface_strings
 from headway.datasets.fetch import fetch
-from headway.datasets.interface_strings import StringOptions, fetch_strings, jed_pairs
+from headway.datasets.interface_strings import (
+    StringOptions,
+    fetch_strings,
+    jed_pairs,
+    untranslated,
+)
 from headway.tasks.translation.documents.opening import open_document
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from headway.tasks.translation.pairs.splits import locate
@@ -61,11 +66,11 @@ def test_messages_become_tables_with_placeholders_and_licences(
 ) -> None:
     folder = tmp_path / "data"
     fetched = fetch_strings("ui-en-fr", folder, StringOptions(wheels=wheels))
-    assert (fetched.target, fetched.reused, fetched.untranslated) == ("fr", False, None)
-    assert fetched.skipped == {"empty": 0, "duplicate": 1, "placeholders differ": 2}
+    assert (fetched["target"], fetched.reused, untranslated(fetched)) == ("fr", False, None)
+    assert fetched["skipped"] == {"empty": 0, "duplicate": 1, "placeholders differ": 2}
     splits = locate(folder, "en", "fr")
     pairs = {name: list(read_pairs(files)) for name, files in splits.items()}
-    assert {name: len(rows) for name, rows in pairs.items()} == fetched.pairs
+    assert {name: len(rows) for name, rows in pairs.items()} == fetched["pairs"]
     translations = {pair.source: pair.target for rows in pairs.values() for pair in rows}
     assert translations["Hello, <b>%(name)s</b>"] == "Bonjour\u00a0: <b>%(name)s</b>"
     assert translations["{0} files"] == "{0} fichiers"
@@ -95,17 +100,18 @@ def test_a_held_out_program_is_the_test_set_and_has_an_untranslated_po_file(
     options = StringOptions(wheels=wheels, hold_out="blog")
     fetched = fetch_strings("ui-en-fr", tmp_path / "data", options)
     # "Open" of both programs is one of blog; the order of day 3 of shop has the same words.
-    assert fetched.pairs["test"] == fetched.programs["blog"] == 42
-    assert fetched.skipped["in the held-out program"] == 1
+    assert fetched["pairs"]["test"] == fetched["programs"]["blog"] == 42
+    assert fetched["skipped"]["in the held-out program"] == 1
     files = dict(locate(tmp_path / "data", "en", "fr").items())
     test = {pair.source for pair in read_pairs(files["test"])}
     assert test == set(blog_messages())
     for split in ("train", "valid"):
         assert not any("Write" in pair.source for pair in read_pairs(files[split]))
-    assert fetched.untranslated == tmp_path / "data" / "blog.po"
-    document = open_document(fetched.untranslated, "en", "fr", "keep")
+    document_path = untranslated(fetched)
+    assert document_path == tmp_path / "data" / "blog.po"
+    document = open_document(document_path, "en", "fr", "keep")
     assert {text for segment in document.segments for text in segment.texts} == test
-    assert list(read_pairs(pair_files(fetched.untranslated, "en", "fr"))) == []
+    assert list(read_pairs(pair_files(document_path, "en", "fr"))) == []
 
 
 def test_a_complete_folder_is_reused_and_another_is_never_overwritten(
@@ -114,7 +120,7 @@ def test_a_complete_folder_is_reused_and_another_is_never_overwritten(
     options = StringOptions(wheels=wheels)
     first = fetch_strings("ui-en-fr", tmp_path / "data", options)
     again = fetch_strings("ui-en-fr", tmp_path / "data", StringOptions(wheels=tmp_path / "none"))
-    assert again.reused and (again.pairs, again.programs) == (first.pairs, first.programs)
+    assert again.reused and again.description == first.description
     with pytest.raises(UsageError, match="another --hold-out"):
         fetch_strings("ui-en-fr", tmp_path / "data", StringOptions(hold_out="blog"))
     with pytest.raises(UsageError, match="has ui-en-fr"):

@@ -15,8 +15,6 @@ tensor([[0.9600, 0.9600, 1.0000],
         [1.0000, 1.0000, 1.0000]])
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -14,8 +14,6 @@ tensor([[0., 3., 3.],
         [0., 3., 3.]])
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -10,8 +10,6 @@ the vectors grow in training; small scores are hardly changed, since tanh(x) is 
 tensor([[ 1.0000,  9.8700, 50.0000]])
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -11,8 +11,6 @@ projects it as it projects a word. Near distances have a bucket each, far ones s
 tensor([4, 3, 2, 1, 1, 1])
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

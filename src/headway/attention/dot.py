@@ -11,8 +11,6 @@ tensor([[1., 0., 1.],
         [1., 1., 2.]])
 """
 
-from __future__ import annotations
-
 from headway.attention.kernel import SoftmaxKernel
 from headway.base.shapes import Float, Tensor
 

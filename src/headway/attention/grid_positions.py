@@ -18,8 +18,6 @@ tensor([[5., 3., 3.],
 (torch.Size([1, 1, 3, 2]), tensor([1., 1.]))
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -13,8 +13,6 @@ torch.Size([1, 4, 3, 2])
 torch.Size([1, 2, 3, 2])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn

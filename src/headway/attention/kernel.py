@@ -15,8 +15,6 @@ tensor([[0.4000, 0.2000, 0.4000],
         [0.2500, 0.2500, 0.5000]])
 """
 
-from __future__ import annotations
-
 import abc
 import math
 from typing import ClassVar

@@ -12,8 +12,6 @@ tensor([[0.3300, 0.2700, 0.4000],
         [0.3000, 0.3000, 0.4000]])
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -13,8 +13,6 @@ tensor([[1, 0, 0],
 tensor([[1, 1, 0]], dtype=torch.int32)
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any

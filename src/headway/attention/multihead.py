@@ -16,8 +16,6 @@ tensor([[0.8000, 0.6000, 0.0000, 0.0000],
         [0.7500, 0.7500, 0.0000, 0.0000]])
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from headway.attention.cache import KeyValues, LayerCache

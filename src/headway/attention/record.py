@@ -14,8 +14,6 @@ torch.Size([1, 2, 3, 3])
 tensor(0.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

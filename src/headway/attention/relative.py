@@ -17,8 +17,6 @@ tensor([[ 1.0000,  0.0000],
         [-0.4200,  0.9100]])
 """
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Sequence

@@ -16,8 +16,6 @@ tensor([[1.0000, 0.0000, 1.0000, 0.0000],
         [0.5400, 0.8400, 1.0000, 0.0100]])
 """
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention.relative import AttentionPositions, CosSin, Rotary

@@ -14,8 +14,6 @@ tensor([0.2500, 0.0250, 0.0003])
 tensor([1.0000, 0.3979, 0.2500])
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -12,8 +12,6 @@ tensor([[1.0000, 0.0000, 0.0000],
         [0.0000, 0.5000, 0.5000]])
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.attention.kernel import Bias, Contexts, Keys, Queries, ScaledDot, Values, Weights

@@ -1,7 +1,5 @@
 """Splits streams into lists. Does not import torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Configurations as YAML files: read as dotted keys, written with the help of each setting."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path

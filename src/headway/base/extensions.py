@@ -8,8 +8,6 @@ A package adds one with an entry point in its pyproject.toml:
 The name can then be used like the names of Headway, and configurations save it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Durable writes of single files, readers with a size limit, and locks. Does not import torch."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -5,8 +5,6 @@ with the size and sha256 of each file, then one rename makes the folder `NAME/`.
 process is killed, the folder has the old state or the new one, never a part of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The memory of the computer: what is free, what a process may use, and what freed blocks do."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -1,7 +1,5 @@
 """metrics.jsonl, the log of a run, read without importing torch: one JSON object per line."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Types, limits, names, help and defaults are those of the fields (`base.settings`).
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Mapping

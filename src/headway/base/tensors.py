@@ -1,7 +1,5 @@
 """Tensors in safetensors files: durable writes, reads with limits, no pickle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ one thread, since every product waits for the slowest of its threads. So Headway
 number is fastest, unless the user has set one.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Copies between the CPU and the device that computes, without waiting where none is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

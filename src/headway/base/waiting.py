@@ -6,8 +6,6 @@ of about 0.05 ms, after which a thread sleeps, two threads are 1.5 to 2.7 times 
 times 20 times. Alone they are up to 15 % slower, so the machine decides (docs/log/speed.md).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

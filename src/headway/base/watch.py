@@ -6,8 +6,6 @@ what the others do. One that has shown no progress for `SECONDS` is stuck: a mes
 what the others wait for, and the run ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -17,8 +17,6 @@ steps unchanged, so its gradient does too. Biases are left out of the equations 
 [0.5, 0.25, 0.125]
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -17,8 +17,6 @@ one pass, and generation computes one position at a time with the same result.
 tensor([[False, False,  True]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import cast
 

@@ -18,8 +18,6 @@ True
 [3]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import cast
 

@@ -13,8 +13,6 @@ The division keeps the expected value: E[y] = x.
 True
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 
@@ -30,7 +28,7 @@ class Dropout(nn.Module):
             raise ValueError(f"{p=} must be at least 0 and below 1")
         self.p = p
 
-    def forward(self, x: Float[Tensor, ...]) -> Float[Tensor, ...]:
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         if not self.training or self.p == 0:
             return x
         keep = torch.rand_like(x) >= self.p

@@ -14,8 +14,6 @@ tensor([[1.0000, 2.0000, 1.0000, 2.0000],
         [1.9100, 0.5800, 1.0200, 2.0000]])
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import nn
@@ -61,10 +59,10 @@ class Embeddings(nn.Module):
         """Embed the tokens.
 
         past: the number of earlier tokens of each sequence. documents: the documents of packed
-        sequences, which have no past; positions count from 0 in each. vectors: stand at the places
-        that are True, in their order, row by row, instead of E[token] * scale. Raises ValueError if
-        a learned position table has fewer positions than a sequence has tokens; not if `past` is a
-        tensor, which would have to be read.
+        sequences, which have no past; positions count from 0 in each. places: True where the next
+        of `vectors`, row by row, replaces E[token] * scale. Raises ValueError if a learned position
+        table has fewer positions than a sequence has tokens; not if `past` is a tensor, which would
+        have to be read.
         """
         longest = 0 if isinstance(past, Tensor) else max(past, default=0) + tokens.shape[1]
         positions = positions_after(past, tokens.shape[1], tokens.device)

@@ -17,8 +17,6 @@ output, the memory, has one vector for each token, which depends on the whole se
 tensor([[True, True, True]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn

@@ -22,8 +22,6 @@ tensor([[0.8800, 0.1200, 0.0000],
 torch.Size([1, 2, 2])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,7 +56,9 @@ class Experts:
         "e", "kinds of layers, repeated: e for a mixture of experts, d for one dense layer"
     )
     balance: float = setting(
-        0.01, "weight of the balance loss in training, which is 1 if all experts read alike", ge=0
+        0.01,
+        "weight of the balance loss in training, which is 1 if all experts read equally often",
+        ge=0,
     )
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class MixtureOfExperts(nn.Module):
 def balance_loss(
     probabilities: Float[Tensor, "N E"], chosen: int, real: Bool[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Return E sum_e f_e P_e over the real tokens: 1 if all experts read alike, E at most.
+    """Return E sum_e f_e P_e over the real tokens: 1 if all experts read equally often, E at most.
 
     f_e: part of the choices that are expert e; P_e: its mean probability, which has the gradient.
     A router that prefers an expert makes that expert better and is then right to prefer it; the

@@ -15,8 +15,6 @@ tensor([[2.],
         [3.]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -15,8 +15,6 @@ tensor([[1., 2.]])
 tensor([[3., 4.]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -22,8 +22,6 @@ True
 [6, 12]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

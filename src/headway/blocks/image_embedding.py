@@ -14,8 +14,6 @@ torch.Size([1, 6, 3])
 True
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -16,8 +16,6 @@ tensor([[ 0.4500,  1.3400],
         [-1.0000,  1.0000]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

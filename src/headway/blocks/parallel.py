@@ -16,8 +16,6 @@ may be one (GPT-J, Phi, Cohere) or two (GPT-NeoX).
 True
 """
 
-from __future__ import annotations
-
 from headway.attention import LayerCache, Step
 from headway.base.shapes import Float, Tensor
 from headway.blocks.decoder_only import DecoderOnlyBlock

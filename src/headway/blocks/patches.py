@@ -18,8 +18,6 @@ tensor([[ 0,  1,  4,  5],
         [10, 11, 14, 15]], dtype=torch.int32)
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

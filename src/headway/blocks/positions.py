@@ -14,8 +14,6 @@ tensor([[ 0.0000,  1.0000,  0.0000,  1.0000],
 The first two features turn fast, by 1 radian per position, the last two a hundred times slower.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Protocol
 

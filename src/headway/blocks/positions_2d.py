@@ -13,8 +13,6 @@ tensor([[0.0000, 1.0000, 0.0000, 1.0000],
         [0.8400, 0.5400, 0.8400, 0.5400]])
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

@@ -13,8 +13,6 @@ and teacher compare their distributions over the K prototypes c_k instead of cla
 tensor([[ 0.6000,  0.8000, -1.0000]])
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -18,8 +18,6 @@ tensor([False, False,  True])
 tensor([True, True, True])
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Literal, cast

@@ -20,8 +20,6 @@ LayerNorm turns the words into (-1, 1), (0, 0) and (-1, 1): pre-norm adds ten ti
 post-norm applies it last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

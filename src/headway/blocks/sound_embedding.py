@@ -10,8 +10,6 @@ that a token stands for two frames: 30 seconds of 100 frames are 1,500 tokens.
 torch.Size([1, 10, 4])
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

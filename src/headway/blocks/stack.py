@@ -17,8 +17,6 @@ is computed once and passed to each.
 (True, torch.Size([1, 1, 3, 1]))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import nn

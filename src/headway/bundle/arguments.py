@@ -4,8 +4,6 @@ A wrong type is found where the caller made it: deep inside a search or a tokeni
 error of a library, or a silently different result.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,8 +1,6 @@
 """A text embedder on the blocks of a language model, with its tokenizer: Qwen3-Embedding,
 EmbeddingGemma."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 

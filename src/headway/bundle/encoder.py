@@ -1,7 +1,5 @@
 """A text encoder with its tokenizer: masked-word prediction and text embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

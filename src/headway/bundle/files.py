@@ -1,7 +1,5 @@
 """Write and read the files that every bundle has: config.json and model.safetensors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decoding of encoder-decoders as the generation_config.json of a pretrained folder says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The forward pass of a model for one input, whatever its task; and its attention weights."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

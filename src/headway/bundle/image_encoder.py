@@ -1,7 +1,5 @@
 """Image encoders (ViT, DINO, DINOv2), and functions that all bundles of image models share."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The probe: what a bundle provides for the inspection of one input, its prediction and logits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The base class of bundles whose outputs are found by a search: translators and captioners."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Base classes of bundles, a model with a reader (tokenizer, image reader, labels), and of readers
 with settings."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable

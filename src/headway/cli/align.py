@@ -1,7 +1,5 @@
 """`headway align`: word alignments of sentence pairs, from a translator's cross-attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """`headway bench`: scores of language models on published and generated suites, offline."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`headway chat`: a conversation with a language model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`headway compare`: trains several variants on the same data with the same budget."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

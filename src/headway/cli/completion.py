@@ -1,7 +1,5 @@
 """`headway completion`: completes commands and flags in a shell."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from headway.cli.main import application

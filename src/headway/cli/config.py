@@ -1,7 +1,5 @@
 """`headway config`: shows and explains settings; `headway schema`: the settings for editors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.base.config_files import RUN_FILE, read_run_file, write_yaml

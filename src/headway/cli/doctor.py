@@ -1,7 +1,5 @@
 """`headway doctor`: versions and devices; --measure: what this machine does; FOLDER: a folder."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

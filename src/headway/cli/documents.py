@@ -1,7 +1,5 @@
 """`headway VERB RUN FILE -o NEW`: predicts for the texts of a file and writes a new file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

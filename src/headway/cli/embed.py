@@ -1,7 +1,5 @@
 """`headway embed`: vectors of texts or images, in a file or in a plot."""
 
-from __future__ import annotations
-
 import json as json_
 from collections.abc import Iterator, Sequence
 from pathlib import Path

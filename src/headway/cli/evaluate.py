@@ -1,7 +1,5 @@
 """`headway eval`: the evaluation of a model by its task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """`headway exercise`: exercises that are checked step by step, then plugged into a real model."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`headway exercise check` and `report`: the checks of exercises, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`headway export`: a model as a folder that other libraries load."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal

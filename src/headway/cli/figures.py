@@ -1,7 +1,5 @@
 """`headway figures`: the figures of the lectures, drawn from trained models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -3,8 +3,6 @@
 The report has a chart of the loss over the learning rate, the suggestion and its reason.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

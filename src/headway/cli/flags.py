@@ -8,8 +8,6 @@ names come from the field, and `base.settings` parses and checks the value for e
     split_words(words)   those of a recipe, which is known only after the first words were read
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import typing

@@ -1,7 +1,5 @@
 """`headway generate`: text generation with a language model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs of a verb: its arguments, or the lines of standard input."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

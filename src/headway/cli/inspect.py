@@ -1,7 +1,5 @@
 """`headway inspect` and `headway ui`: attention maps as a page, in a terminal and live."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

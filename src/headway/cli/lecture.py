@@ -1,7 +1,5 @@
 """`headway lecture`: the claims of the lectures, measured on this machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from json import dumps

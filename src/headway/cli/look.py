@@ -1,7 +1,5 @@
 """`headway look`: attention maps of an image encoder, over the image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

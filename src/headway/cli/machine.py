@@ -1,7 +1,5 @@
 """The flags of verbs that load a model: its device, its dtype, and its languages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar

@@ -1,7 +1,5 @@
 """`headway`: runs a command, and turns errors into three lines and an exit code."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

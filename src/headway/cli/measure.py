@@ -4,8 +4,6 @@ Every figure is computed by the code that a user's command runs: the layers of a
 training of a recipe, the generation of a trained model. The texts are made up.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """`headway plan`: what training takes, before it is run; and what a time is enough for."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The command starts itself N times with the variables of torchrun (`base.ranks`).
 one of them, all end, and all start again from the last checkpoint.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

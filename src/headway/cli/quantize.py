@@ -1,7 +1,5 @@
 """`headway quantize`: a model in int8, int4 or bfloat16."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """`headway serve`: models behind HTTP."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`headway similar`: semantic search, the texts most similar to a query."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Commands read their files several times, so a pipe is first written to a tempora
 a copy in its folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,8 +1,6 @@
 """Texts from the command line, from files, or from standard input; and images: files and
 folders."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`headway train`: trains a recipe on your data, with the settings that you change."""
 
-from __future__ import annotations
-
 import os
 import resource
 import tempfile
@@ -293,11 +291,10 @@ def _resumed(folder: Path, words: Sequence[str], layers: Sequence[Layer]) -> Any
 
 
 def _history(folder: Path, settings: AnyRunConfig, is_resumed: bool, ranks: Ranks) -> list[str]:
-    """The notes of the run in a folder; those on the settings that --resume changes are added.
+    """The notes at the head of a run's run.yaml, and one for each setting that --resume changes.
 
-    The first process prints these.
-
-    UsageError if the run was configured differently and is not named by --resume.
+    The first process prints the changes. UsageError if the run was configured differently and is
+    not named by --resume.
     """
     if not is_resumed:
         check_same(folder, settings)

@@ -1,7 +1,5 @@
 """The end of `headway train --help`: the recipes, or the settings of one recipe."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence

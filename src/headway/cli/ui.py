@@ -1,7 +1,5 @@
 """`headway ui`: the page of `headway inspect`, live."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
 

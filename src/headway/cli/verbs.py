@@ -1,7 +1,5 @@
 """Commands that predict (`headway VERB RUN [INPUT ...]`), made from the registry of tasks."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import typing

@@ -1,7 +1,5 @@
 """`headway --version`: versions of packages, without importing them."""
 
-from __future__ import annotations
-
 import platform
 from importlib import metadata, util
 

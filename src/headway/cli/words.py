@@ -1,7 +1,5 @@
 """`headway words`: nearest neighbours, analogies and scatter plots of word vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Plans of `headway compare`: variants of one recipe, each with its changed settings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The report of a comparison in Markdown and JSON, with plots in SVG."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Every function takes pixels from 0 to 1 and a random generator. All randomness c
 generator, so the same generator gives the same image, independent of the rest of the batch.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

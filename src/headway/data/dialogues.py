@@ -12,8 +12,6 @@ The content of a message is a text, or a list of texts and images:
 [{"type": "image", "path": "x.png"}, {"type": "text", "text": "What is this?"}].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

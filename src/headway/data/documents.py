@@ -1,7 +1,5 @@
 """Streams the documents of files, folders, and collections that come with Python."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

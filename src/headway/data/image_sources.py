@@ -1,7 +1,5 @@
 """Reads labelled images from folders, files and collections."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from headway.base.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import read_bytes
-from headway.data.media_kinds import recognised, remedy_of
-from headway.data.wav import is_wav
+from headway.data.media_kinds import is_wav, recognised, remedy_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -48,17 +47,6 @@ FORMATS = {
 """Pillow's names of the formats that are read -> suffixes."""
 ENDINGS = (*(suffix for suffixes in FORMATS.values() for suffix in suffixes), ".wav")
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, BMP or TIFF"
-_STARTS = {
-    b"\x89PNG": ".png",
-    b"\xff\xd8\xff": ".jpg",
-    b"GIF8": ".gif",
-    b"BM": ".bmp",
-    b"II*\0": ".tif",
-    b"MM\0*": ".tif",
-    b"II+\0": ".tif",
-    b"MM\0+": ".tif",
-}
-"""First bytes of image files -> suffix."""
 BYTES_LIMIT = 64 * 2**20
 PIXELS_LIMIT = 25_000_000
 LONGEST = 1 << 16  # pixels along a side
@@ -97,15 +85,6 @@ def image_file(folder: Path, value: object, name: str, where: str, hint: str = "
             remedy_of(file),
         )
     return file
-
-
-def suffix_of(data: bytes) -> str | None:
-    """Return the suffix of an image or sound file that is read, by its first bytes, else None."""
-    if is_wav(data):
-        return ".wav"
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return ".webp"
-    return next((suffix for start, suffix in _STARTS.items() if data.startswith(start)), None)
 
 
 def read_image(path: Path, conversion: Conversion = "blend") -> Pixels:

@@ -10,8 +10,6 @@ words in some phrasings. Letters are written apart, because a tokenizer of sub-w
 from the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random

@@ -1,6 +1,5 @@
-"""Recognises files that are not read, by their first bytes, and says how to convert them."""
-
-from __future__ import annotations
+"""Recognises images, sounds and films by their first bytes: those that are read, and others, for
+which it says how to convert them."""
 
 import re
 import shlex
@@ -14,6 +13,28 @@ from headway.base.files import open_plain
 _START = 4096  # number of bytes in which text formats are recognised
 _IMAGE = "magick {input} {output}.png"
 _SOUND = "ffmpeg -i {input} {output}.wav"
+_WAV = (b"RIFF", b"RF64", b"BW64")
+_READ = {
+    b"\x89PNG": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\0": ".tif",
+    b"MM\0*": ".tif",
+    b"II+\0": ".tif",
+    b"MM\0+": ".tif",
+}
+"""First bytes of image files that are read -> suffix."""
+_NAMES = {
+    ".png": "a PNG image",
+    ".jpg": "a JPEG image",
+    ".gif": "a GIF image",
+    ".bmp": "a BMP image",
+    ".tif": "a TIFF image",
+    ".webp": "a WebP image",
+    ".wav": "a WAV sound",
+}
+"""Suffix of files that are read -> what such a file is."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +134,36 @@ def _is_text(data: bytes) -> bool:
     return data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
 
 
+def is_wav(data: bytes) -> bool:
+    """Return whether these bytes start like a WAV file."""
+    return data[:4] in _WAV and data[8:12] == b"WAVE"
+
+
+def suffix_of(data: bytes) -> str | None:
+    """Return the suffix of an image or sound file that is read, by its first bytes, else None."""
+    if is_wav(data):
+        return ".wav"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return ".webp"
+    return next((suffix for start, suffix in _READ.items() if data.startswith(start)), None)
+
+
 def recognised(data: bytes) -> MediaKind | None:
     """Return the kind of a file that is not read, by its first bytes, or None if it is unknown."""
+    tested = (kind for is_kind, kind in _TESTS if is_kind(data))
+    return _by_start(data) or next(tested, None)
+
+
+def _by_start(data: bytes) -> MediaKind | None:
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], MP4)
-    for start, kind in _BY_START:
-        if data.startswith(start):
-            return kind
-    return next((kind for is_kind, kind in _TESTS if is_kind(data)), None)
+    return next((kind for start, kind in _BY_START if data.startswith(start)), None)
+
+
+def name_of(data: bytes) -> str | None:
+    """Return what an image, sound or film is, read or not, by the number at its start, or None."""
+    suffix, kind = suffix_of(data), _by_start(data)
+    return _NAMES[suffix] if suffix is not None else None if kind is None else kind.name
 
 
 _KINDS = (HEIC, *_BRANDS.values(), MP4, *(kind for _, kind in (*_BY_START, *_TESTS)))

@@ -1,7 +1,5 @@
 """Mixing of corpora: how many examples of each an epoch has, and which."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

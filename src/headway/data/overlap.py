@@ -6,8 +6,6 @@ words of a shorter example must occur in a row. Fewer than 8 words in a row are 
 words is a near copy only of a text that has no other words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Padding: sequences of different lengths as one matrix, and batches of texts or text pairs
 framed by special tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Prepared data of a run: reused if it exists, else made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

@@ -5,8 +5,6 @@ task goes over its examples several times: the first time it reads their files a
 and from then on it reads the copy.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

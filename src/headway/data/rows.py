@@ -5,8 +5,6 @@ Each row knows its file and line, and raises the error for a value that is missi
 policy (`data/bad_rows.py`) decides whether such a row stops the run or is left out.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

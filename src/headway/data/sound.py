@@ -4,8 +4,6 @@ A log-mel spectrogram is an image with one channel, Y = mel bands and X = frames
 image patches can process it ("anything can be cut into tokens").
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

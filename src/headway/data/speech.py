@@ -4,8 +4,6 @@ It differs from that of `sound`: frames are centred, mels are Slaney's, filters 
 logarithm has base 10, and what is 80 dB below the loudest point of the recording is cut off.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which examples are held out for validation: those whose content has a hash in a fixed range."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -7,8 +7,6 @@ An order depends only on its seed and the number of the epoch, so (epoch, positi
 is. N processes share each batch: process r has the examples r, r + N, r + 2 N ... of it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

@@ -7,8 +7,6 @@ them. Sources: Microsoft and IBM, "Multimedia Programming Interface and Data Spe
 Tech 3306, 2009 (RF64: sizes of 64 bits in a chunk `ds64`); ITU-T G.711 (mu-law, A-law).
 """
 
-from __future__ import annotations
-
 import shlex
 import struct
 from dataclasses import dataclass
@@ -19,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.base.errors import DataError
-from headway.data.media_kinds import recognised
+from headway.data.media_kinds import is_wav, recognised
 
 Samples = npt.NDArray[np.float64]
-CONTAINERS = (b"RIFF", b"RF64", b"BW64")
 LONGEST = 600.0  # maximum length of a sound, in seconds
 RATES = (1_000, 768_000)  # range of the sampling rate of a file, in Hz
 CHANNELS = 64
@@ -87,11 +84,6 @@ class WavFile:
                     "divide the samples by the value of full scale, or write 16-bit PCM",
                 )
         return numbers.reshape(-1, self.channels)
-
-
-def is_wav(data: bytes) -> bool:
-    """Return whether these bytes start like a WAV file."""
-    return data[:4] in CONTAINERS and data[8:12] == b"WAVE"
 
 
 def read_wav(data: bytes, where: str, longest: float = LONGEST) -> WavFile:

@@ -5,8 +5,6 @@ of number, colour and shape are held out: no training image has one of them, alt
 number, colour and shape occurs in training.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +18,7 @@ import numpy.typing as npt
 
 from headway.base.files import json_bytes, write_file
 from headway.base.folders import new_folder
-from headway.datasets.descriptions import FILE, Description, reused
+from headway.datasets.descriptions import FILE, Description, Fetched, reused
 
 NAME = "drawn-shapes"
 VERSION = 2
@@ -266,25 +264,14 @@ def row_of(image: str, asked: Sequence[Question]) -> dict[str, object]:
     return {"messages": messages, "kind": asked[-1].kind}
 
 
-@dataclass(frozen=True)
-class DrawnShapes:
-    """The content of `folder`: the numbers of images and of questions of each split. reused:
-    whether the folder was complete already and nothing was written."""
-
-    folder: Path
-    images: dict[str, int]
-    questions: dict[str, int]
-    reused: bool
-
-
-def draw_shapes(folder: Path) -> DrawnShapes:
+def draw_shapes(folder: Path) -> Fetched:
     """Write the images, and a .jsonl file of conversations for each split, to the new `folder`.
 
     The same images and questions are made on every machine. A complete folder is reused. Raises
     UsageError if `folder` has another content, which is never overwritten.
     """
     if folder.exists():
-        return reused(folder, {"dataset": NAME, "version": VERSION}, _described)
+        return reused(folder, {"dataset": NAME, "version": VERSION})
     description: Description = {
         "dataset": NAME,
         "version": VERSION,
@@ -305,11 +292,16 @@ def draw_shapes(folder: Path) -> DrawnShapes:
             text = "".join(f"{json.dumps(row)}\n" for row in rows)
             write_file(temporary / f"{split}.jsonl", text.encode())
         write_file(temporary / FILE, json_bytes(description))
-    return _described(folder, description, False)
+    return Fetched(folder, description)
 
 
-def _described(folder: Path, description: Description, reused: bool) -> DrawnShapes:
-    return DrawnShapes(folder, dict(description["images"]), dict(description["questions"]), reused)
+def describe(fetched: Fetched) -> list[str]:
+    """Describe the images and the questions of each split."""
+    sizes = " · ".join(
+        f"{count:,} {split} ({fetched['questions'][split]:,} questions)"
+        for split, count in fetched["images"].items()
+    )
+    return [f"images {sizes}{fetched.note}"]
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:

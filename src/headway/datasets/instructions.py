@@ -1,7 +1,5 @@
 """Instructions with exact answers as conversations, and a text for pre-training, both generated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from random import Random
 from headway.base.files import json_bytes, write_file
 from headway.base.folders import new_folder
 from headway.data.instructions import KINDS, Instruction, instruction, pretraining_lines
-from headway.datasets.descriptions import FILE, Description, reused
+from headway.datasets.descriptions import FILE, Description, Fetched, reused
 
 NAME = "instructions"
 VERSION = 2
@@ -38,26 +36,14 @@ LINES = 40_000
 """The number of lines of the text for pre-training."""
 
 
-@dataclass(frozen=True)
-class FetchedInstructions:
-    """The content of `folder`: files of conversations with their numbers, and a text.
-
-    `reused` is True if the folder was complete already and nothing was written.
-    """
-
-    folder: Path
-    instructions: dict[str, int]
-    reused: bool
-
-
-def fetch_instructions(folder: Path) -> FetchedInstructions:
+def fetch_instructions(folder: Path) -> Fetched:
     """Write train.jsonl, valid.jsonl, new-phrasings.jsonl and text.txt to the new `folder`.
 
     A complete folder is reused. Raises UsageError if `folder` has another content, which is never
     overwritten.
     """
     if folder.exists():
-        return reused(folder, {"dataset": NAME, "version": VERSION}, _fetched)
+        return reused(folder, {"dataset": NAME, "version": VERSION})
     description: Description = {
         "dataset": NAME,
         "version": VERSION,
@@ -70,7 +56,16 @@ def fetch_instructions(folder: Path) -> FetchedInstructions:
         lines = pretraining_lines(Random(f"{VERSION} {TEXT}"), LINES)
         write_file(temporary / TEXT, "".join(f"{line}\n" for line in lines).encode())
         write_file(temporary / FILE, json_bytes(description))
-    return _fetched(folder, description, False)
+    return Fetched(folder, description)
+
+
+def describe(fetched: Fetched) -> list[str]:
+    """Describe the instructions: the number in each file, and what it measures."""
+    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched["instructions"].items())
+    return [
+        f"instructions {sizes}{fetched.note}; {TEXT} for pre-training",
+        "valid: contents that are not in train; new-phrasings: also other phrasings",
+    ]
 
 
 def _instructions(name: str, part: Part) -> Iterator[Instruction]:
@@ -86,7 +81,3 @@ def _row(one: Instruction) -> str:
         {"role": "assistant", "content": one.answer},
     ]
     return json.dumps({"messages": messages, "kind": one.kind})
-
-
-def _fetched(folder: Path, description: Description, reused: bool) -> FetchedInstructions:
-    return FetchedInstructions(folder, dict(description["instructions"]), reused)

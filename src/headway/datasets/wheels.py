@@ -3,8 +3,6 @@
 Nothing in a wheel is unpacked to the disk, imported or run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import subprocess

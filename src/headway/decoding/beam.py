@@ -1,7 +1,5 @@
 """Beam search, as in the lecture: keep the W most probable prefixes of the output."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits
@@ -23,10 +21,11 @@ def beam_search(
 
         score(y_1 ... y_n) = log P(y_1 ... y_n | x) / penalty(n)
 
-    Each step extends every live prefix by every token. Of the 2 W most probable continuations (W
-    more for each further </s>), those that end are finished, and the first W others stay live. The
-    search ends when no live prefix can enter the best `num_best`: its log-probability only falls,
-    and the penalty of the longest output is the largest. Wu et al. 2016, section 7.
+    Each step extends every live prefix by every token. Of the 2 W most probable continuations,
+    those that end with </s> are finished, and the first W others stay live: at most W can end.
+    (With E tokens that end an output, these are the first (1 + E) W.) The search ends when no live
+    prefix can enter the best `num_best`: its log-probability only falls, and the penalty of the
+    longest output is the largest. Wu et al. 2016, section 7.
 
     `fast_beam_search` does this for many inputs at once, and has what is left out
     here: groups, coverage, phrases, and the search of transformers.

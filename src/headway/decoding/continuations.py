@@ -1,7 +1,5 @@
 """Continuations of live prefixes: the best of all, and their union with others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

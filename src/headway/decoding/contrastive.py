@@ -8,8 +8,6 @@ candidates. A repeated text has nearly the same vectors, so the second term ends
 search does not leave. Nothing is sampled. Su et al. 2022, equation 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

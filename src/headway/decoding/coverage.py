@@ -13,8 +13,6 @@ equation 14. Of a Transformer, a is the mean over the heads of the last cross-at
 [-0.482, -0.277]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Beam search for many inputs at once: the fast twin of `beam_search`, with groups, coverage,
 phrases, and the search of transformers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Greedy search for many inputs at once: the fast twin of `greedy_search`."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.transfers import read, upload

@@ -1,7 +1,5 @@
 """Text generation with a language model: prompts in, continuations out."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Settings of text generation, and the logit rules that follow from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

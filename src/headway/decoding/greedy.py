@@ -1,7 +1,5 @@
 """Greedy search, as in the lecture: the most probable token at every step."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits

@@ -1,7 +1,5 @@
 """The search for the outputs of one input: its finished outputs, and when it is settled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

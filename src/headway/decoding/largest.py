@@ -1,7 +1,5 @@
 """The largest numbers of each row: of the vocabulary, the most probable tokens."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Float, Int, Tensor

@@ -10,8 +10,6 @@ of an implausible token is -infinity. With a gap instead, its probability is 0 i
 but if rules forbid all plausible tokens, the last layer's distribution of the others decides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

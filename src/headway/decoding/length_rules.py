@@ -1,7 +1,5 @@
 """Logit rules for the beginning, the end and the length of outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 Kumar and Byrne 2004; with samples of the model as references: Eikema and Aziz 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -5,8 +5,6 @@ are more probable. So the beam is divided into banks by how many tokens of the p
 ("dynamic beam allocation"), and each bank keeps its best prefixes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar

@@ -1,7 +1,5 @@
 """Contract of a logit rule: new logits from logits and the outputs so far."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

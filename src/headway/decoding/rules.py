@@ -5,8 +5,6 @@ distribution (top-k, top-p, ...) keeps all tokens that are tied with the last on
 that its result does not depend on the order in which tokens are sorted.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

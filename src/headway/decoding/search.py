@@ -4,9 +4,7 @@ A search knows the model only by what it yields and is sent, so that it does not
 are computed together with its own: `run` drives one search, the engine of a server many.
 """
 
-from __future__ import annotations
-
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -194,6 +192,17 @@ class Limits:
 @torch.inference_mode()
 def run(model: Stepper, search: Search[Output]) -> Output:
     """Drive a search to its end, and return its output."""
+    driven = steps(model, search)
+    while True:
+        try:
+            next(driven)
+        except StopIteration as end:
+            output: Output = end.value
+            return output
+
+
+def steps(model: Stepper, search: Search[Output]) -> Generator[None, None, Output]:
+    """Drive a search to its end, and yield after each of its steps; return its output."""
     answer: tuple[Tensor, Sequences] | None = None
     while True:
         try:
@@ -202,19 +211,6 @@ def run(model: Stepper, search: Search[Output]) -> Output:
             output: Output = end.value
             return output
         del answer  # its state may have been reordered, and would be in memory twice
-        answer = model.step(tokens, state)
-        del state
-
-
-def steps(model: Stepper, search: Search[object]) -> Iterator[None]:
-    """Drive a search to its end, as `run` does, and yield after each of its steps."""
-    answer: tuple[Tensor, Sequences] | None = None
-    while True:
-        try:
-            tokens, state = next(search) if answer is None else search.send(answer)
-        except StopIteration:
-            return
-        del answer
         with torch.inference_mode():
             answer = model.step(tokens, state)
         del state

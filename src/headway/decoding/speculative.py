@@ -6,8 +6,6 @@ max(p - q, 0), normalised; if all are accepted, one more token is sampled from p
 2023, section 2.3 and appendix A.1; Chen et al. 2023, algorithm 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

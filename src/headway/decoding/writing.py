@@ -1,8 +1,6 @@
 """Incremental detokenisation: tokens to text while it is generated, without broken characters and
 without stop strings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """A metric by kind of example, as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 

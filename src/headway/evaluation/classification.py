@@ -1,7 +1,5 @@
 """Metrics of classification and regression: accuracy, F1, correlation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

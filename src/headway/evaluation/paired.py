@@ -3,8 +3,6 @@
 Koehn 2004, "Statistical significance tests for machine translation evaluation".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

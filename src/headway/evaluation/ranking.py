@@ -1,7 +1,5 @@
 """Correlation of values and of ranks, and the rank of the correct answer."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor

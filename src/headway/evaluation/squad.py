@@ -3,8 +3,6 @@
 Rajpurkar et al. 2016, section 6.1.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

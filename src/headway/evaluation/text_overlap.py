@@ -3,8 +3,6 @@
 Of several references, the one with the best value counts, for each metric on its own.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

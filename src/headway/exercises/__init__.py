@@ -4,8 +4,6 @@ An exercise is a module with `EXERCISE`, an `Exercise`, and an entry in the cata
 exercise` lists, starts and checks them. Their order is that of the lectures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Exercise: the additive score."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import torch

@@ -1,7 +1,5 @@
 """Exercise: attention rollout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Exercise: beam search."""
 
-from __future__ import annotations
-
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import TableModel
 

@@ -1,7 +1,5 @@
 """Exercise: learning the merges of byte pair encoding."""
 
-from __future__ import annotations
-
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
 

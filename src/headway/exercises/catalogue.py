@@ -3,8 +3,6 @@
 `headway exercise list` reads only this table, so it does not wait for torch.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -4,8 +4,6 @@ The process writes one JSON line for each event into a file; a crash or an infin
 process only, and what was written before it is kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Exercise: centring and sharpening of DINO's teacher."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

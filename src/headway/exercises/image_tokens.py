@@ -1,7 +1,5 @@
 """Exercise: the patches of images in the prompt of a GPT."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -1,8 +1,6 @@
 """Random inputs of the checks, by seed; and a language model for the checks of searches: a table
 of probabilities."""
 
-from __future__ import annotations
-
 import random as python_random
 from collections.abc import Mapping
 
@@ -11,12 +9,12 @@ import torch
 from headway.base.shapes import Bool, Float, Tensor
 
 
-def normal(seed: int, *shape: int) -> Float[Tensor, ...]:
+def normal(seed: int, *shape: int) -> Float[Tensor, "..."]:
     """Normally distributed numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def mask(seed: int, *shape: int) -> Bool[Tensor, ...]:
+def mask(seed: int, *shape: int) -> Bool[Tensor, "..."]:
     """True with probability 2/3, and always for the first key of a query."""
     allowed = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < 2 / 3
     allowed[..., 0] = True

@@ -1,7 +1,5 @@
 """Exercise: attention with a cache of keys and values."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention import (

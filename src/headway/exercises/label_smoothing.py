@@ -1,7 +1,5 @@
 """Exercise: cross-entropy with label smoothing."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -4,8 +4,6 @@ It stops at the first check that fails, and names the mistake if the solution co
 mistaken variant computes.
 """
 
-from __future__ import annotations
-
 import copy
 import traceback
 from collections.abc import Iterator

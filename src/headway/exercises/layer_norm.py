@@ -1,7 +1,5 @@
 """Exercise: layer normalisation."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -1,7 +1,5 @@
 """Exercise: a linear layer with a LoRA adapter."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Exercise: BERT's corruption of tokens."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -1,7 +1,5 @@
 """Exercise: multi-head attention."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention import (

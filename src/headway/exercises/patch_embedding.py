@@ -1,7 +1,5 @@
 """Exercise: patch embedding."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

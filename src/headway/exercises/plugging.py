@@ -1,7 +1,5 @@
 """Replaces parts of a finished model by parts with the learner's function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn

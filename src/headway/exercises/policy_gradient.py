@@ -1,7 +1,5 @@
 """Exercise: the loss of sampled answers with rewards."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -1,7 +1,5 @@
 """Exercise: rotary positions."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import torch

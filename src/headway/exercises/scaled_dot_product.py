@@ -1,7 +1,5 @@
 """Exercise: scaled dot-product attention."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exercise: sinusoidal position encodings."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Exercise: softmax over the keys that a query may attend to."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention import Kernel, Mask, ScaledDot

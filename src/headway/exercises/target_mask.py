@@ -1,7 +1,5 @@
 """Exercise: which tokens of a conversation a chat model learns to write."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Tensor

@@ -1,7 +1,5 @@
 """Exercise: teacher forcing, the inputs and the labels of a decoder."""
 
-from __future__ import annotations
-
 from headway.exercises.contract import Case, Exercise, Mistake, Plug
 from headway.exercises.inputs import integers
 

@@ -4,8 +4,6 @@ The data are sentences of a small grammar, made here: English, and French with i
 adjectives and its genders. A tenth of them is held out.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

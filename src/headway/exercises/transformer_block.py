@@ -1,7 +1,5 @@
 """Exercise: the Transformer block."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

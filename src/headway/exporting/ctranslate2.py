@@ -3,8 +3,6 @@
 It has no outputs for keys and values: at each step, its functions read all tokens again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is beside the graphs of an exported model: Headway's description, files of transformers."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Every class of models that can be exported: its inputs, its graphs, and who computes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ translator is two graphs: `encoder_model`, and `decoder_model_merged`, which com
 (an empty past) and all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Hugging Face folders, computed by transformers if it is installed, and by Headway's reader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version

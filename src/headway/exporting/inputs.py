@@ -1,7 +1,5 @@
 """Inputs by which an exported model is compared with the original, of every class of models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

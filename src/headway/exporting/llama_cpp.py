@@ -4,8 +4,6 @@ The server gives the log-probabilities of the token after a text. So they are co
 logits; and each step reads all tokens again.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

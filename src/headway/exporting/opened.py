@@ -1,7 +1,5 @@
 """Opens an exported model as a bundle whose network is its real runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

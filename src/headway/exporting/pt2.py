@@ -4,8 +4,6 @@ A package needs torch and no code of Headway: the folder has a loader in Python 
 other files are those of an ONNX folder.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

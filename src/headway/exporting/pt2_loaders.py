@@ -1,7 +1,5 @@
 """Programs of ten lines that run AOTInductor packages without Headway, in Python and in C++."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from headway.exporting.graphs import Argument, Graph

@@ -4,8 +4,6 @@ Every format is a `Target`. What a target writes is opened as a bundle whose net
 computes, and compared with the model by `verified`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy

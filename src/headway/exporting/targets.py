@@ -1,7 +1,5 @@
 """Every target of `headway export` by its name."""
 
-from __future__ import annotations
-
 from headway.exporting.ctranslate2 import CTRANSLATE2
 from headway.exporting.hugging_face import HUGGING_FACE
 from headway.exporting.llama_cpp import GGUF

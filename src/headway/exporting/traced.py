@@ -4,8 +4,6 @@ They call the blocks of the model as its own methods do. What differs is what a 
 cache that grows in place, and lengths that are numbers of Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast

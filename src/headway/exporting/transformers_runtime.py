@@ -1,7 +1,5 @@
 """Models of transformers as sessions with the names of Optimum's graphs, for the same methods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module

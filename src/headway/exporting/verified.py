@@ -4,8 +4,6 @@ The exported model takes part as a model or a bundle of the same class, whose ne
 runtime (`exporting.families`). So one comparison serves every format.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy

@@ -6,8 +6,6 @@ It is a model of the usual class whose methods call the runtime: those of `metho
 parameters are NaN: whatever does not come from the runtime is NaN, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Head ablation: the output of attention heads set to 0, and how much a metric falls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 

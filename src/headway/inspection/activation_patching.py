@@ -1,8 +1,6 @@
 """Activation patching: through which layers and positions the difference between two inputs
 flows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Word alignments of a translation, from cross-attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Measures computed from attention weights: rollout through all layers, and value-weighted maps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A beam search as a tree: all candidates, those that were continued, and the output."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The stacks of Transformer blocks of a model."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from headway.blocks import Decoder, DecoderOnly, Encoder

@@ -5,8 +5,6 @@ along the axes of its maps: a sentence, an image), maps (attention weights, or m
 from them) and predictions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Entropy of attention weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

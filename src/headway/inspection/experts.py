@@ -8,8 +8,6 @@ the predictions without each.
 [[(0, 8), (2, 2)], [(1, 10)]]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The figures of the lectures, drawn from real tables and real models (lectures, section 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The head and the token that the page shows first, with an informative attention map."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

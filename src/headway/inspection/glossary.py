@@ -3,8 +3,6 @@
 python -c "from headway.inspection.glossary import write; write()"
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

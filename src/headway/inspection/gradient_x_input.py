@@ -1,7 +1,5 @@
 """Gradient x input: the contribution of each input token to a prediction, to first order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Patterns of attention heads: how far a map is one of the patterns known from the literature."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Attention to the patches of an image: of each word of a caption or of an answer, or of each head
 of an encoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Attention maps drawn over the image."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logit lens: the predictions from the vectors of every layer."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.errors import UsageError

@@ -1,7 +1,5 @@
 """Principal components: vectors of many dimensions in two."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Float, Tensor

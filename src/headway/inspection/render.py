@@ -1,7 +1,5 @@
 """Heat maps for a terminal."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 

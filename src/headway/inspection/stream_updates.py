@@ -4,8 +4,6 @@ Attention and feed-forward layers add their outputs to the vectors of the tokens
 of these updates shows where in the model, and for which tokens, something happens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of a readable size for the steps of a walkthrough, and the source line of each step."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The most probable predictions at each position, from the output of a forward pass."""
 
-from __future__ import annotations
-
 from headway.base.shapes import Tensor
 from headway.bundle import Readout
 from headway.inspection.document import Prediction

@@ -1,7 +1,5 @@
 """Recording of the inputs and outputs of all modules in one forward pass, for the walkthrough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A walkthrough of one forward pass of a model, from the input to the prediction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

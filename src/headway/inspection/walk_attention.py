@@ -1,7 +1,5 @@
 """The steps of a walkthrough of one head: norm, queries and keys, scores, mask, softmax, sum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The first steps of a walkthrough: tokens or patches become embeddings with positions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

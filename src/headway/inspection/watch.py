@@ -1,7 +1,5 @@
 """Inspection of one forward pass of any model: attention maps, predictions and analyses."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Progress of computations that take longer than a user waits without a sign."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 Report = Callable[[float], None]

@@ -4,8 +4,6 @@ A folder has adapter_config.json and adapter_model.safetensors, and the base mod
 the folder that `base_model_name_or_path` names. Hu et al. 2021; Kalajdzievski 2023 (rsLoRA).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

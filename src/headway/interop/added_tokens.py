@@ -5,8 +5,6 @@ older versions have `added_tokens.json` instead, by text. Special tokens that ar
 of `NAMES_FILES`, are added, too. The order and the flags are those of transformers.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Mapping, Sequence

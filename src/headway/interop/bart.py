@@ -11,8 +11,6 @@ They have the same names of tensors, and differ in norms, positions and scales:
 | M2M100, NLLB | pre | sines, then cosines, fairseq's frequencies, from padding's id + 1 | no | no |
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@
 Sines are read as a table, which is written as a learned one with the same numbers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The chat templates of a model folder, and the special tokens that they get."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Distinguishes special tokens that a template writes from texts like them that a user wrote."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -4,8 +4,6 @@ The specification classes of the package `ctranslate2` write the file (`ctransla
 `exporting.ctranslate2` runs it in the package.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from importlib import import_module

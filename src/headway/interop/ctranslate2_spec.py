@@ -5,8 +5,6 @@ cross-attention the keys and values are one. Its own sinusoids are [sines, cosin
 lectures are [sin, cos, sin, cos, ...], so the position table is a weight.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ They are told from language models by modules.json of sentence-transformers, or 
 makes their attention bidirectional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Read and write the tokenizer of an encoder's Hugging Face folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a folder of another library holds, and what of it cannot be used (`headway doctor`)."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

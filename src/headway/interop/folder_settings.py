@@ -1,7 +1,5 @@
 """What a pretrained folder has besides weights and tokenizer: decoding defaults, chat template."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The keys become the defaults of Headway's predictions, but for those in `ignored_keys.GENERATION`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A GGUF file is made from the Hugging Face folder of the model, by the tables of `gguf_families`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory

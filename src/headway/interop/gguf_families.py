@@ -4,8 +4,6 @@ A family is a table: the keys of its config.json, and the names of each in the m
 file. The package `gguf` also knows llama.cpp's name of each tensor of transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ folder: every key and every tensor of it is used, or known to change nothing, or
 name.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The tokenizer of a language model as llama.cpp has it, in the metadata of a GGUF file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

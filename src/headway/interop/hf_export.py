@@ -3,8 +3,6 @@
 `exporting.hugging_face` runs what was written before anybody gets it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

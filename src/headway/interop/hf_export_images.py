@@ -1,7 +1,5 @@
 """Write image models and captioners with their preprocessing as Hugging Face folders."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write a translator and its tokenizers as a Hugging Face folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read and write Hugging Face folders: config.json and safetensors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path

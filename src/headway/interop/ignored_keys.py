@@ -4,8 +4,6 @@ A key is irrelevant whatever its value, or something is lost unless its value is
 that is not neutral makes the folder unusable. `HFConfig.check_all_read` warns of all other keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from headway.interop.hf_config import Ignored

@@ -5,8 +5,6 @@ text encoder, and two projections. SigLIP, and SigLIP 2 for images of one size, 
 vector by a learned query, and have a bias of the logits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

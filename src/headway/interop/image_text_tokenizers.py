@@ -1,7 +1,5 @@
 """Read the tokenizer of a folder of CLIP or SigLIP, with the special tokens around a text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

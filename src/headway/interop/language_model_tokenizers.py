@@ -1,8 +1,6 @@
 """Read the tokenizer of a language model's Hugging Face folder: tokenizer.json, or GPT-2's two
 files."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read the files of llama2.c: a Llama (seven numbers and the weights), and its tokenizer."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -6,8 +6,6 @@ arguments, prints the address of the server, and runs until it is killed or its 
 closed.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

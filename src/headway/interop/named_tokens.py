@@ -1,7 +1,5 @@
 """The named special tokens of a Hugging Face folder: bos_token, eos_token, pad_token and so on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ pixels of a transparent colour (`images.Conversion`). A model of Headway's that 
 otherwise says so in a key of its own, `CONVERSION`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args

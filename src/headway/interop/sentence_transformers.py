@@ -1,8 +1,6 @@
 """Read and write folders of sentence-transformers: the encoder, and the pooling of its vectors.
 Reimers and Gurevych 2019."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

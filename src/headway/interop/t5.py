@@ -5,8 +5,6 @@ the output projection to the embedding and divides the vectors before it by sqrt
 have a separate output projection and a gated feed-forward layer. Raffel et al. 2020; Shazeer 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from headway.interop.config_fields import Fields, Key, choice, number, probability, whole

@@ -5,8 +5,6 @@ have anything that a template could reach. Templates have the tags, filters and 
 transformers gives them.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import resource

@@ -1,7 +1,5 @@
 """Read and write tokenizer.json with the settings in the other files of a Hugging Face folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

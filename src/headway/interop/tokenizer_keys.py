@@ -1,7 +1,5 @@
 """Check the keys of tokenizer_config.json and special_tokens_map.json that change texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import tokenizers

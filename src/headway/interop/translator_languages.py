@@ -1,7 +1,5 @@
 """The tokens of the languages of mBART, mBART-50, M2M100 and NLLB, from the files of a folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read the tokenizers of an encoder-decoder's Hugging Face folder, one for each side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

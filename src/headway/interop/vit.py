@@ -6,8 +6,6 @@ and rotary positions. BEiT has relative positions in each layer and a norm of th
 patches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How families of image encoders in Hugging Face folders differ: names, settings, heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Tables of weight names of a model family, and the conversion of tensors by these tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Its keys have no bias. The file contains the sines of the encoder's positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from headway.interop.bart import CROSS, LAYER, same

@@ -4,8 +4,6 @@ The config.json of such a model has that of its language model as `text_config`;
 language model's tensors contain `language_model`.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The interface of the claims of the lectures, which `headway lecture` runs."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

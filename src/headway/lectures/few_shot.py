@@ -9,8 +9,6 @@ the posterior probability 1 / m if it is one of m that agree with all of them.
 Brown et al. 2020 (GPT-3), sections 1 and 2; Xie et al. 2022 for in-context learning as inference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

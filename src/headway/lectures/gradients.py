@@ -8,8 +8,6 @@ A bidirectional encoder does not solve the problem: the first source word is the
 context as the last one, but the states of the decoder are still between them.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The naive way to keep a query from attending to later keys is one call of attent
 with only the keys up to that position. The mask computes all positions in one call.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

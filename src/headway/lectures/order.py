@@ -4,8 +4,6 @@ f(s(x)) = s(f(x)): encoding a shuffled sentence is the same as shuffling the enc
 models are freshly initialised, since the claim follows from the architecture, not from training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 They train on Multi30k English-German if DATA is not set; docs/log/results.md has the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from headway.comparisons.plans import Plan, Variant

@@ -6,8 +6,6 @@ their weight between two keys and keep a large gradient, since keys are sqrt(d) 
 dominate the root mean square.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

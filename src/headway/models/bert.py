@@ -17,8 +17,6 @@ False
 False
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

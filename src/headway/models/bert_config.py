@@ -9,8 +9,6 @@ tables of `interop/encoders/` say which of them a published model has.
 'gllg'
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -14,8 +14,6 @@ torch.Size([1, 2])
 torch.Size([1, 3, 5])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 

@@ -3,8 +3,6 @@
 It is computed from the numbers of `headway.models.cost`; docs/plan.md has formulas and sources.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -19,8 +19,6 @@ torch.Size([1, 3, 10])
 tensor([[True, True, True]])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -16,8 +16,6 @@ torch.Size([1, 2])
 True
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

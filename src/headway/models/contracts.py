@@ -1,7 +1,5 @@
 """Contracts between models, decoding and training, and the initialisation of all models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, runtime_checkable

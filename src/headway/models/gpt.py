@@ -17,8 +17,6 @@ tensor([[1., 1., 1.]])
 tensor([[False, False,  True]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -179,7 +177,10 @@ def gpt_embeddings(config: GPTConfig) -> Embeddings:
 
 
 def gpt_positions(config: GPTConfig, kind: str = "g") -> AttentionPositions | None:
-    """Make the position encoding inside self-attention: one object for all layers of a kind."""
+    """Make the position encoding inside self-attention: one object for all layers of a kind.
+
+    kind: the letter of `GPTConfig.layers`; None is returned for G and L, which have no positions.
+    """
     if kind.isupper():
         return None
     has_own_base = kind == "l" and config.local_rotary_base is not None

@@ -11,8 +11,6 @@ tables of `interop/decoders/` say which of them a published model has.
 ['layers=lllllg']
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 

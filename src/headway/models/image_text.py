@@ -18,8 +18,6 @@ without training on that label (zero-shot), and a text retrieves images.
 torch.Size([2, 3])
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -3,8 +3,6 @@
 Names are resolved only here: blocks and attention layers receive objects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -17,8 +17,6 @@ or after the words. To the blocks of the GPT a patch is a word like others.
 tensor([[False,  True,  True,  True,  True,  True,  True]])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

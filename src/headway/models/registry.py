@@ -1,7 +1,5 @@
 """Registry of model families by name, which is `family` in the config.json of a saved model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

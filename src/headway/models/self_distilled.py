@@ -20,8 +20,6 @@ moving average of the student and has no gradients.
 1.5
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 

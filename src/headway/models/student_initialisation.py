@@ -18,8 +18,6 @@ True
 tensor([True, True, True, True])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar

@@ -16,8 +16,6 @@ False
 True
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -19,8 +19,6 @@ tensor([[1., 1., 1.]])
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -20,8 +20,6 @@ torch.Size([1, 5, 8])
 False
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -16,8 +16,6 @@ torch.Size([1, 3])
 torch.Size([3, 16])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

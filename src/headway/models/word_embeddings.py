@@ -18,8 +18,6 @@ True
 tensor([1., 1., 1.])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -4,8 +4,6 @@ A glimpse has the step, the loss, the output of the model for the example, and t
 few heads on the same tokens in every glimpse: those of the reference, where the model has one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

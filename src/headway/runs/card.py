@@ -1,7 +1,5 @@
 """The model card of a saved or exported model: README.md, with what its run recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 

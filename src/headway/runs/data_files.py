@@ -4,8 +4,6 @@ Some tasks prepare their data once, others read them again whenever the run is r
 cases a file that was edited meanwhile is not what the user believes the model to learn from.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

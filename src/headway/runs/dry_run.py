@@ -1,7 +1,5 @@
 """A dry run: a few steps of training and a few batches of evaluation, for any task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

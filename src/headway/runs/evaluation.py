@@ -1,7 +1,5 @@
 """The evaluation of a model by its task, on files or on the held-out data of its run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Held-out inputs of a run, as its log and its film have them: examples for a page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.base.errors import HeadwayError

@@ -5,8 +5,6 @@ to runs/NAME/logs. Nothing is sent to another machine unless an environment vari
 says so (WANDB_MODE=online, MLFLOW_TRACKING_URI). A tool that fails is left out after one warning.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

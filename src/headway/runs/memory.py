@@ -6,8 +6,6 @@ the other, whose gradients are added: exactly as `training.accumulate` smaller b
 has as many examples as without parts, so that no recipe need know the machine.
 """
 
-from __future__ import annotations
-
 import math
 import resource
 import sys

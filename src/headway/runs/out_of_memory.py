@@ -1,7 +1,5 @@
 """Advice for a run that does not fit into memory: settings of its configuration to change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

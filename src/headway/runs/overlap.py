@@ -1,7 +1,5 @@
 """Which held-out examples of a run are in its training data, too; counted once for each run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

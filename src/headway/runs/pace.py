@@ -11,8 +11,6 @@ are enough: in 220 seconds of two threads, 1,034 updates of 1,024 tokens reached
 2,052 of 512 tokens 12.2 (docs/log/results.md, "Five minutes").
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ Smith 2017, "Cyclical learning rates for training neural networks", section 3.3;
 2020 (fastai) suggest a rate from the curve of the loss over the logarithm of the rate.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The named recipes of all tasks. The docstring of a recipe has its cost and expected scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Set
 from functools import cache
 from pathlib import Path

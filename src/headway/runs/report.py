@@ -1,7 +1,5 @@
 """The report of a run as one page: its film, curves, samples, settings; and a page of many runs."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence

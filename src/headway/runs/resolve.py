@@ -1,7 +1,5 @@
 """What a run decides before its first step: its settings, machine, data, batch size and budget."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

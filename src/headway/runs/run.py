@@ -1,7 +1,5 @@
 """Training from a configuration, for any task: from files to the best model on disk."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress

@@ -1,7 +1,5 @@
 """A run of several processes: what all must agree on, and what only the first one does."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass

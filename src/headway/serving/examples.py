@@ -1,7 +1,5 @@
 """Inputs that the page of the server offers: the held-out samples that the run logged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.base.metrics_file import read_metrics

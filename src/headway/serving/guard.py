@@ -1,7 +1,5 @@
 """The checks of every request before it is processed."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -1,7 +1,5 @@
 """Requests of the page, validated, since they come from a browser."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The viewer of a bundle, for the live inspection page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

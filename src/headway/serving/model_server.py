@@ -1,7 +1,5 @@
 """Models behind HTTP: as an ASGI app for other servers, and as a server of its own."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

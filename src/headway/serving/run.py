@@ -1,7 +1,5 @@
 """A server that can be reached from this machine only, and the sockets of servers."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Callable, Iterator

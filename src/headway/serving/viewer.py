@@ -5,8 +5,6 @@ GET / is the page; GET /api/header and GET /api/block/NAME are its first documen
 requested one by one.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import threading

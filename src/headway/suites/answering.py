@@ -1,8 +1,6 @@
 """How models of each kind answer the questions of suites: language models by likelihoods and by
 writing, others by what they predict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

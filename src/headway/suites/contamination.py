@@ -1,7 +1,5 @@
 """The texts that a model was trained on, in which rows of a suite may occur (`data.overlap`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

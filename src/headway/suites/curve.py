@@ -1,7 +1,5 @@
 """The curve of a few-shot measurement: the primary metric over the number of examples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

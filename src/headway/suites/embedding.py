@@ -1,8 +1,6 @@
 """Suites for text encoders: which documents answer a query, and which texts belong together:
 clusters of vectors, and how well they fit classes."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Agreement, polarity and garden paths are minimal pairs of English, as in BLiMP (
 them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from random import Random

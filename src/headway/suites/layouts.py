@@ -4,8 +4,6 @@ Each layout is an entry of `LAYOUTS`. No data of a benchmark is part of Headway:
 folder, in the files that its authors publish, or that the Hugging Face hub has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

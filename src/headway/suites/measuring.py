@@ -3,8 +3,6 @@
 Few-shot prompts have solved examples before a question: Brown et al. 2020 (GPT-3), section 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby

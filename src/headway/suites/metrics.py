@@ -1,7 +1,5 @@
 """Metrics of suites from sums over rows, with intervals and chance levels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

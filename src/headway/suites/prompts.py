@@ -4,8 +4,6 @@ The prompts, choices and texts are those of the task configurations of the Langu
 Harness (Gao et al. 2024), so that scores can be compared with published ones.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

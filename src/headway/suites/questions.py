@@ -6,8 +6,6 @@ Prompts, continuations and metrics are those of the Language Model Evaluation Ha
 2024), whose scores they reproduce.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ computation is not: what the choices of a row have in common is computed once, a
 a token is scored.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

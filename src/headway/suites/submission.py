@@ -1,7 +1,5 @@
 """Files of predictions for the test parts of GLUE, whose labels are not public."""
 
-from __future__ import annotations
-
 from headway.suites.layouts import Layout
 from headway.suites.measuring import AnsweredRow, Result
 from headway.suites.prompts import Labelled

@@ -3,8 +3,6 @@
 The package can be called: `headway.tasks()` lists the tasks and their recipes.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The questions of encoded conversations, which a model is asked in an evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

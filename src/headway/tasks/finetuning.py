@@ -1,8 +1,6 @@
 """Helpers of runs that fine-tune a pre-trained model: checks of their settings, initialisation,
 adapters, and a check that the data of a resumed run is unchanged."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Settings that all image tasks share: the images, and the shape of the encoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal
 

@@ -1,8 +1,6 @@
 """Labelled images: reads and splits them, writes them in one size to the run folder, and loads the
 pre-trained image encoder of a run."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +16,9 @@ from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
+from headway.data.media_kinds import is_wav
 from headway.data.prepared import Progress, prepared
 from headway.data.split import check_known, check_sides, hold_out
-from headway.data.wav import is_wav
 from headway.tasks.image_config import (
     SHAPE,
     ImageDataConfig,

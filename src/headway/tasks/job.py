@@ -3,8 +3,6 @@
 `run.train` does everything else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names of models in requests."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`headway.load(folder)`: detects the family of a model and loads its bundle."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import TypeVar

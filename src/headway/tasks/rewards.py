@@ -5,8 +5,6 @@
 Another package adds one by an entry point in the group `headway.rewards`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from numbers import Real

@@ -1,8 +1,6 @@
 """Answers that a chat model samples from its own distribution, and their probabilities under other
 models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ searched for. There are three ways to know them:
   changes earlier turns, or a token spans the border; such a row is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

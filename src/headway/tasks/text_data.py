@@ -1,7 +1,5 @@
 """Running text for language models and encoders: checks, tokenizer, held-out text, corpora."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Counts the inputs that are truncated to a model's maximum length, and reports them."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A curve as rows of block characters, for terminals."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ Data is encoded in UTF-8, except on a terminal, where the encoding of the termin
 character that this encoding lacks is written as a backslash escape (\\u2192), in data and messages.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """Numbers as text: the metrics of a run, sizes, durations, and tables of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from headway.base.metrics_file import Event

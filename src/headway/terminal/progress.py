@@ -1,7 +1,5 @@
 """Progress of long work on standard error: a bar on a terminal, else lines."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

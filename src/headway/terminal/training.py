@@ -1,7 +1,5 @@
 """Training that a person watches: `headway train` and `headway.train` call `train_on_screen`."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import deque

@@ -4,8 +4,6 @@ Training repeatedly merges the most frequent pair of adjacent tokens into a new 
 vocabulary has the requested size. A word is split by the same merges in the same order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import tokenizers

@@ -1,7 +1,5 @@
 """BPE-dropout: a text is split into other tokens each time (Provilkov et al. 2020, algorithm 1)."""
 
-from __future__ import annotations
-
 from random import Random
 
 from headway.text.random_splitter import RandomSplitter

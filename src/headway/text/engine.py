@@ -1,7 +1,5 @@
 """Tokenizers around an engine of the library `tokenizers`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

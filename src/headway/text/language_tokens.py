@@ -1,7 +1,5 @@
 """Roles of the tokens of a pretrained encoder-decoder, and the tokens of its languages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher

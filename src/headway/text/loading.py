@@ -1,8 +1,6 @@
 """Loads the tokenizer of a language model, of any kind, from a folder; and substitutes for a
 missing tokenizer, whose every use raises an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NoReturn
 

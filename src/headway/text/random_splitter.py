@@ -1,7 +1,5 @@
 """What BPE-dropout and Unigram sampling have in common: a text is split into other tokens."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import takewhile

@@ -9,8 +9,6 @@ is an integer, 1 and 5 are eight and four bytes, and 2 is a length followed by a
 integer has seven bits in each byte, the low ones first; all bytes but its last have the high bit.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct

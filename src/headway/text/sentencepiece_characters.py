@@ -3,8 +3,6 @@
 The steps are normalizers of a `tokenizer.json`.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import struct

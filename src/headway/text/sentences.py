@@ -1,7 +1,5 @@
 """Splits text into sentences by rules for prose, verse and lists of lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

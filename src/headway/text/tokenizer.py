@@ -1,8 +1,6 @@
 """The tokenizer contracts of language models and of encoder-decoders, which tokenizers of any
 origin fulfil, and what all of them share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

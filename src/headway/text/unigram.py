@@ -5,8 +5,6 @@ encoded by the most probable segmentation of each word, found by the Viterbi alg
 vocabulary is learned in `unigram_training`; `unigram_sampling` samples other segmentations.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

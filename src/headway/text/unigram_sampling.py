@@ -14,8 +14,6 @@ and backward sampling draws the tokens from the last to the first: the token tha
 at s with probability A(s) p(X[s:t])^α / A(t).
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect
 from collections.abc import Mapping

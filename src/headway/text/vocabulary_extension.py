@@ -1,8 +1,6 @@
 """Extends the vocabulary of a tokenizer by words of a new domain, to adapt an encoder (lectures
 3.6)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Groups the tokens of a text into words, for any kind of tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from headway.text.encoder_tokenizer import EncoderTokenizer

@@ -1,7 +1,5 @@
 """Exponential moving average of the weights, which usually scores better than the last ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -7,8 +7,6 @@ any budget (Li, Yumer and Ramanan 2020, "Budgeted training"). A run that is limi
 depends on the step alone, and is resumed exactly.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ quiet machine has threads that wait long, so that another program makes its step
 long. So the run looks at the machine again and again, and changes the wait.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import statistics

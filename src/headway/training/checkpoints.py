@@ -4,8 +4,6 @@ Training goes on while a checkpoint is written: the run waits for the copy of it
 thread writes that.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

@@ -3,8 +3,6 @@
 `headway.base.metrics_file` reads it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """The training loop, as one function without a trainer class."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -215,9 +213,9 @@ class _Loop:
         """Divide the gradients by the number of targets, and clip them.
 
         Returns losses, nats and the norm of the gradient as numbers, and whether the parameters are
-        updated already. These are the only values of a step that are read: until here a GPU need
-        not be awaited. One that can leave out the update by itself gets it before, and so has work
-        while the next step begins.
+        updated already. Only here does the CPU wait for a GPU: no other value of a step is read. An
+        optimizer that skips an update that is not finite is launched before that, so the GPU has
+        work while the next step begins.
         """
         trained = [p for p in self.parameters if p.grad is not None]
         gradients = [p.grad for p in trained if p.grad is not None]

@@ -1,7 +1,5 @@
 """Measured memory: the peak of live tensors while a function runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Muon for the weight matrices inside blocks, combined with another optimizer for the rest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -125,7 +123,7 @@ class Muon(torch.optim.Muon):
             parts = computed if owner == rank else matrices[owner::size]
             flat = torch.cat([part.flatten() for part in parts])
             self.ranks.send(flat, owner, "the updates of matrices by Muon")
-            split = flat.split([part.numel() for part in parts])
+            split = torch.split_with_sizes(flat, [part.numel() for part in parts])
             updates[owner::size] = map(torch.Tensor.view_as, split, parts)
         return updates
 

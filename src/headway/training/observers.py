@@ -1,7 +1,5 @@
 """Observers, called after each step: averaging of weights, evaluation, glimpses of a model."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """torch's optimizers with parameter groups for Transformers: AdamW, and Muon with AdamW."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -175,7 +173,7 @@ def divides_and_checks(optimizer: torch.optim.Optimizer, device: torch.device) -
 
 
 def update_if_finite(
-    optimizer: torch.optim.Optimizer, divisor: Float[Tensor, ""], *values: Float[Tensor, ...]
+    optimizer: torch.optim.Optimizer, divisor: Float[Tensor, ""], *values: Float[Tensor, "..."]
 ) -> None:
     """Divide the gradients and update the parameters in one pass, which is left out if a value is
     not finite. The CPU waits for nothing."""

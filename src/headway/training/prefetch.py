@@ -1,7 +1,5 @@
 """Prefetching: batches are made in a thread while a GPU computes."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Learning-rate schedules: the rate as a function of the fraction of the budget that is used."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -2,8 +2,6 @@
 
 SLURM and other schedulers announce the end of a job by SIGUSR1 (`sbatch --signal`)."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
 """The state of a training run: everything that a checkpoint saves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -74,24 +72,9 @@ def averaged(run: TrainingState) -> Iterator[nn.Module]:
         yield run.model
 
 
-COUNTERS = (
-    "step",
-    "epoch",
-    "position",
-    "targets",
-    "seconds",
-    "best",
-    "metric",
-    "best_step",
-    "stale",
-    "evaluated",
-    "fraction",
-    "evaluated_fraction",
-    "evaluations",
-    "evaluation_seconds",
-    "unlogged",
-)
-"""The fields of `TrainingState` that are plain values; they are saved as JSON."""
+_OBJECTS = {"model", "optimizer", "average", "stop", "shards", "listeners"}
+COUNTERS = tuple(item.name for item in fields(TrainingState) if item.name not in _OBJECTS)
+"""The fields of `TrainingState` that are plain values of the run; they are saved as JSON."""
 
 
 @dataclass(frozen=True)

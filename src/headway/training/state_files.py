@@ -4,8 +4,6 @@ What of a run is needed is copied before the function that writes it is returned
 call that function while training goes on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The dtype in which autocast multiplies, for code that converts its factors itself."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -7,8 +7,6 @@ vector; a prompt is read together with others. The transform fixes the first two
 with leftovers; whoever decodes must read prompts alone, and decode at least two rows at a time.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from torch import nn

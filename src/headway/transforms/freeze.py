@@ -1,7 +1,5 @@
 """Freezing: the first layers of a model keep their weights, the others are trained."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from torch import nn

@@ -3,8 +3,6 @@
 Fine-tuning changes a large matrix W by a product of two small ones (rank r); W is frozen.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ Activations of the forward pass take most of the memory of training. L blocks th
 inputs and the activations of one block, for about a third more time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

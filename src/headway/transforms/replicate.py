@@ -7,8 +7,6 @@ the backward pass, in buckets: on CPUs, which compute and send with the same cor
 during the pass saves nothing (docs/howto/many_processes.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -7,8 +7,6 @@ and when. Zhao et al. 2023.
     memory of a process = parameters * (weight + gradient + means + average) / N + gathered groups
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """The blocks of a model's stacks, which several transforms change."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from headway.blocks.decoder import Decoder

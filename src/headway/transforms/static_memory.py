@@ -1,7 +1,5 @@
 """Keys and values of source sentences in tensors of fixed size, for recorded steps of a decoder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 from weakref import ReferenceType, ref

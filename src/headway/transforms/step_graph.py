@@ -5,8 +5,6 @@ changes from step to step is in tensors of the device, so that it can be recorde
 the new tokens, the number of earlier ones, keys and values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple

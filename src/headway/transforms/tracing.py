@@ -6,8 +6,6 @@ they know, and a sharded weight (a DTensor) has no memory that another library c
 three cases the twins compute the equation of their plain class.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch

@@ -1,7 +1,5 @@
 """The plain class of a module: the one whose file has the equation that a twin computes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Reads labelled images from .npz files: arrays of uint8 pixels, and arrays of class numbers or
 class names."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

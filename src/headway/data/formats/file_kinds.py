@@ -1,7 +1,5 @@
 """Recognises files that are not text by their first bytes, and says how to convert them."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.base.files import open_plain
+from headway.data.media_kinds import name_of
 
 HEAD = 512
 """The number of first bytes by which `kind_of` recognises a file."""
@@ -51,21 +50,14 @@ _KINDS = (
     (b"%PDF-2.", "a PDF document", "extract its text: pdftotext {}"),
     (b"{\\rtf1", "an RTF document", _AS_TEXT),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of Microsoft Office (.doc, .xls)", _AS_TEXT),
-    (b"\x89PNG\r\n", "a PNG image", _NO_TEXT),
-    (b"\xff\xd8\xff", "a JPEG image", _NO_TEXT),
-    (b"GIF87a", "a GIF image", _NO_TEXT),
-    (b"GIF89a", "a GIF image", _NO_TEXT),
-    (b"II*\0", "a TIFF image", _NO_TEXT),
-    (b"MM\0*", "a TIFF image", _NO_TEXT),
-    (b"RIFF", "a WAV, AVI or WebP file", _NO_TEXT),
-    (b"fLaC", "a FLAC sound", _NO_TEXT),
-    (b"OggS", "an Ogg sound", _NO_TEXT),
-    (b"ID3", "an MP3 sound", _NO_TEXT),
     (b"\x7fELF", "a program", _NO_TEXT),
     (b"\xde\x12\x04\x95", "an MO catalogue", "give the PO file from which it was compiled"),
     (b"\x95\x04\x12\xde", "an MO catalogue", "give the PO file from which it was compiled"),
 )
-"""First bytes, what such a file is, and how to get a text from it; {} is the name of the file."""
+"""First bytes, what such a file is, and how to get a text from it; {} is the name of the file.
+
+Images, sounds and films are in `media_kinds`.
+"""
 
 _MEMBERS = (
     ("word/", "a Word document (.docx)", "save it as plain text, or: pandoc -t plain {}"),
@@ -99,7 +91,10 @@ def kind_of(head: bytes) -> FileKind | None:
             return FileKind(what, advice)
     if head[_TAR[0] :].startswith(_TAR[1]):
         return FileKind("a tar archive", _UNPACK.format("tar -xf {}"))
-    return None
+    if head[:2].isascii() and not CONTROL.search(head):
+        return None  # letters, which may be those of a text in another encoding than UTF-8
+    name = name_of(head)
+    return None if name is None else FileKind(name, _NO_TEXT)
 
 
 def kind_of_file(path: Path) -> FileKind | None:

@@ -23,9 +23,8 @@ from headway.data.images import (
     decoded,
     is_image,
     size_and_channels,
-    suffix_of,
 )
-from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
+from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of, suffix_of
 
 MEMBERS_LIMIT = 2_000_000
 IN_MEMORY = 256 * 2**20

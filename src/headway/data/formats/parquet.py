@@ -5,8 +5,6 @@ A column of images has the bytes of an image file, the path of one relative to t
 numbers whose names are in the metadata of the file, or Booleans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -2,8 +2,6 @@
 files of one split as the Hugging Face hub names them, `train-00000-of-00002.parquet`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,13 +1,13 @@
 """Finds the suffix that the name of a file would have, by the beginning of its content."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
 import zlib
 from contextlib import suppress
 
+from headway.data import media_kinds
+from headway.data.formats.file_kinds import CONTROL
 from headway.data.formats.tables import SEPARATORS
 
 HEAD = 2**16
@@ -17,8 +17,6 @@ _BINARY = (
     (b"PAR1", ".parquet"),
     (b"\xde\x12\x04\x95", ".mo"),
     (b"\x95\x04\x12\xde", ".mo"),
-    (b"\x89PNG", ".png"),
-    (b"\xff\xd8\xff", ".jpg"),
 )
 _TEXT = (
     (re.compile(r"\[\s*[\[{]"), ".json"),
@@ -45,11 +43,11 @@ def suffix_of(head: bytes) -> str:
         return ".gz"
     if head.startswith(b"PK\x03\x04"):
         return ".npz" if b".npy" in head[:200] else ".zip"
-    if head.startswith(b"RIFF"):
-        return ".wav" if head[8:12] == b"WAVE" else ".webp"
     for magic, suffix in _BINARY:
         if head.startswith(magic):
             return suffix
+    if CONTROL.search(head) and (media := media_kinds.suffix_of(head)) is not None:
+        return media
     text = head.decode("utf-8-sig", "replace").lstrip()
     for pattern, suffix in _TEXT:
         if pattern.match(text):

@@ -1,7 +1,5 @@
 """Writes and reads texts with their vectors (embeddings) in .npz files."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the graphs in `onnx/`. In `headway/` is what Headway knows of the model, without
 `headway eval` runs the task of the model on the graphs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

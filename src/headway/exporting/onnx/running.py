@@ -1,7 +1,5 @@
 """Runs ONNX files: by onnxruntime, and by OpenVINO where it is installed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module

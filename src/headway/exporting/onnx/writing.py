@@ -1,7 +1,5 @@
 """Writes the graphs of a model as ONNX files, and converts their numbers."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The graphs of a model with one more kind of outputs: the attention weights of every layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps

@@ -1,7 +1,5 @@
 """What the page must know of a model besides its graphs: tokenizers, special tokens, names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -4,8 +4,6 @@ The page is complete by itself. The graphs have the attention weights as further
 for transformers.js and `headway eval`, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The page's own code, run in Node and compared with the model before the page is kept."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

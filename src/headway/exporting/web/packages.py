@@ -1,7 +1,5 @@
 """The JavaScript packages that compute in the page: found where npm installed them, and copied."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The page as one HTML file: the views of the inspection page, and a model that answers in it."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -8,8 +8,6 @@ import and export are supported:
     export function a / export async function a / export class a / export const a
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter

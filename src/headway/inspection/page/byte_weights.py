@@ -5,8 +5,6 @@ have most of the codes. The largest error is 0.004, and the sum of a row changes
 thousandths; linear codes would lose most of a row of small weights.
 """
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 import numpy as np

@@ -5,8 +5,6 @@ before all blocks are loaded. Vectors are little-endian float32. The header refe
 name: "b0", "b1", ...
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

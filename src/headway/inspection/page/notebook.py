@@ -1,7 +1,5 @@
 """The page in a cell of a notebook: an inline frame with the whole page."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The page in a cell of a notebook, as a widget: page and Python share what is selected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any

@@ -4,8 +4,6 @@ The file contains styles, script, header and blocks (base64 of gzip). Its conten
 allows only this script and this style, by their hashes.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterator

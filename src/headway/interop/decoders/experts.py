@@ -8,8 +8,6 @@
 | OLMoE | Llama with QK-norm over all heads; the probabilities are the weights |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

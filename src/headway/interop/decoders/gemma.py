@@ -7,8 +7,6 @@
 | Gemma 3 | QK-norm instead of limits; five of six layers have a window and their own rotary base |
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.interop.config_fields import Fields, Key, choice, computed

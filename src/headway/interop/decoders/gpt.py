@@ -3,8 +3,6 @@
 Our single dropout is their dropout after each sublayer; we have no dropout on attention weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from headway.interop.config_fields import (

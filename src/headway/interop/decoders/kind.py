@@ -1,7 +1,5 @@
 """A family of decoders: a table of config.json and a table of tensors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields

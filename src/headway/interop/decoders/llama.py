@@ -11,8 +11,6 @@
 | Phi-3, Phi-4-mini | joined matrices, partial rotary positions, a factor for each pair |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from headway.interop.config_fields import Fields, Key, Values, flag, number

@@ -10,8 +10,6 @@
 | MPT | LayerNorm without shift | ALiBi | none |
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.interop.config_fields import Fields, Key, Values, choice, computed, flag, number, whole

@@ -10,8 +10,6 @@
 | StableLM | two, or one in parallel | the first quarter | queries, keys, values |
 """
 
-from __future__ import annotations
-
 from headway.interop.config_fields import Fields, Key, choice, flag, number, whole, written
 from headway.interop.decoders.kind import Kind
 from headway.interop.decoders.llama import kind_like_llama

@@ -5,8 +5,6 @@ transformers 5 writes one object, or one for each type of layer. Older files hav
 forms of the base are written, since other programs read the older one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

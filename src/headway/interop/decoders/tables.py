@@ -1,7 +1,5 @@
 """What the tables of decoder families share: names of tensors, and keys of config.json."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Which layers attend to a window, or have no positions: `layer_types` and older keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from headway.interop.config_fields import Key, Values

@@ -6,8 +6,6 @@ the id of the padding token. DistilBERT has neither token types nor a pooler. Th
 share one block, and its embeddings are factorised, as those of a small ELECTRA are.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.interop.config_fields import (

@@ -4,8 +4,6 @@ There are no absolute positions and no token types. DeBERTa-v2's larger models, 
 convolution beside the first layer or projections of their own for distances, are refused.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.base.errors import DataError

@@ -1,7 +1,5 @@
 """The parts and heads that all families of text encoders have by other names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields

@@ -6,8 +6,6 @@
 | ModernBERT | pre-norm, GeGLU, windows in two of three layers with a rotary base of their own |
 """
 
-from __future__ import annotations
-
 from headway.interop.config_fields import Fields, Key, Values, choice, number, probability, whole
 from headway.interop.decoders.rotary import FULL, LOCAL, base_of
 from headway.interop.decoders.windows import layer_types

@@ -4,8 +4,6 @@ All layers add one learned number for each head and bucket of distances to their
 no token types, and the first token has position 2 whatever the id of padding is.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.interop.config_fields import Key, choice, whole

@@ -6,8 +6,6 @@ computed together with those of others. Inside a computation, every pass through
 heartbeat, at which an abandoned computation is cancelled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

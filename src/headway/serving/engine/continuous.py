@@ -4,8 +4,6 @@ The members of the batch join and leave between two steps: streams, the outputs 
 one row of the decode state each; searches own several, and choose after each step which they keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

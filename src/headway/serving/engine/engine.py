@@ -6,8 +6,6 @@ So an output waits for at most one block and one computation between two tokens,
 ends makes room for the next at once.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

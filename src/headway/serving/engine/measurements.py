@@ -4,8 +4,6 @@ TTFT (time to first token): from the arrival of a request to its first token. IT
 latency): between two tokens of an output.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ the same bits as one that is computed again. (Kwon et al. 2023 share blocks betw
 same way, and read them in place.)
 """
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections import OrderedDict

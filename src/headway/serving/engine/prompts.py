@@ -1,7 +1,5 @@
 """Prompts are read block by block, between the steps of the outputs that are decoded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The number of outputs that a server decodes together if its user sets none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

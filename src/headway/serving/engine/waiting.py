@@ -1,7 +1,5 @@
 """The queue of an engine: bounded, first come, first served."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """The ASGI app of the model server: which route answers by which function."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """POST /v1/chat/completions, in OpenAI's form, for models with a chat template."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Chat templates of a server: rendered in a child process beside all other requests."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

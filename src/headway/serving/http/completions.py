@@ -1,7 +1,5 @@
 """POST /v1/completions, in OpenAI's form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 

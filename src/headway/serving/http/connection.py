@@ -1,7 +1,5 @@
 """HTTP/1.1 connections with a deadline for the request, which uvicorn's own do not have."""
 
-from __future__ import annotations
-
 import asyncio
 
 import h11

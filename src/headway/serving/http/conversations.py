@@ -1,7 +1,5 @@
 """The messages of a chat request, and the other values that its chat template gets."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

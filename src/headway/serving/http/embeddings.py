@@ -1,7 +1,5 @@
 """POST /v1/embeddings in OpenAI's form, and POST /embed in that of Hugging Face."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal

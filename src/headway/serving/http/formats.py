@@ -1,7 +1,5 @@
 """The form of outputs that a request asks for, under each of the names that clients have for it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

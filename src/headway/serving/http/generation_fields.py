@@ -1,7 +1,5 @@
 """The fields of a request for text, and the settings of generation that follow from them."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

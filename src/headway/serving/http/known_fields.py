@@ -7,8 +7,6 @@ name, unless its value changes nothing, or it has no effect on any result. No va
 is dropped in silence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

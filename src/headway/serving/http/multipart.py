@@ -3,8 +3,6 @@
 RFC 7578. The guard of the server limits the size of a body, which is in memory already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message

@@ -1,7 +1,5 @@
 """GET /openapi.json: the description of all routes, made from the types that check the requests."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """What an operator or a person asks: the page, /inspect, /health, /ready, /metrics, models."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from pathlib import Path

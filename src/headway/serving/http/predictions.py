@@ -5,8 +5,6 @@ image in base64, or a list of them; an image may also be the body itself. Parame
 of the task. With "form": "full" the reply has all fields of the predictions.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import dataclasses
@@ -25,8 +23,8 @@ from starlette.responses import Response
 
 from headway.base.errors import UsageError
 from headway.base.settings import fields_of, override
-from headway.data.images import FORMAT_NAMES, suffix_of
-from headway.data.media_kinds import recognised
+from headway.data.images import FORMAT_NAMES
+from headway.data.media_kinds import recognised, suffix_of
 from headway.decoding import BeamSettings
 from headway.serving.engine import at_once
 from headway.serving.http.exchange import (

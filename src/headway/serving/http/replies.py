@@ -1,7 +1,5 @@
 """Replies: JSON, errors in OpenAI's form, and streams of server-sent events."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec

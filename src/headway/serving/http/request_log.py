@@ -1,7 +1,5 @@
 """The log of the server: JSON lines on standard error, without texts, keys and addresses."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

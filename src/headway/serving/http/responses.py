@@ -4,8 +4,6 @@ An item is a message, a call of a tool, or what a tool returned. The conversatio
 /v1/chat/completions in another form. Nothing is stored: a client sends all items each time.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ one), a model of one label the sigmoid of its output, a regression model its num
 cosine similarity.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The models of a server, by name."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

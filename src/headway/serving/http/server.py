@@ -1,7 +1,5 @@
 """The process of the server: listens, drains at SIGTERM, ends with an error if an engine dies."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

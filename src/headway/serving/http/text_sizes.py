@@ -3,8 +3,6 @@
 To tokenize 25 MB takes a minute, and to refuse them must take none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The texts of single tokens, as `logprobs` has them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from headway.decoding.writing import BROKEN, CONTEXT

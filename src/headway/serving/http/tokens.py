@@ -1,7 +1,5 @@
 """Tokens over HTTP: POST /tokenize and /detokenize, GET /tokenizer_info."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from starlette.requests import Request

@@ -6,8 +6,6 @@ asks for, and what is no such call, stays text. A call that `tool_choice` demand
 schema of its tool.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 

@@ -1,7 +1,5 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations in OpenAI's form: speech to text."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The page of the model server: one HTML document without requests to other servers."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 

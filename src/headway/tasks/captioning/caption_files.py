@@ -1,8 +1,6 @@
 """Reads images with captions from a table that names image files, or from a table and an array of
 images with one image per row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

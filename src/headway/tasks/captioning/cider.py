@@ -1,7 +1,5 @@
 """CIDEr-D: similarity of a caption to human captions of the same image."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Configuration of a captioning run, and the captioning recipes."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The evaluation of a captioner: CIDEr-D, BLEU, chrF and nats per token, in each language."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

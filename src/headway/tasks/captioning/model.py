@@ -1,7 +1,5 @@
 """The bundle of a captioner: its inputs, options and captions; and its Hugging Face folders."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

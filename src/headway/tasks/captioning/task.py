@@ -4,8 +4,6 @@ Show, Attend and Tell (Xu et al. 2015) with Transformers; from scratch, or from 
 encoder and language model (Rothe et al. 2020).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

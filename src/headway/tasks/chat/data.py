@@ -1,7 +1,5 @@
 """The conversations of a run: reads, splits and encodes them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

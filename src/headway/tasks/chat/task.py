@@ -4,8 +4,6 @@ Supervised fine-tuning: the loss of a language model on the answers only. Ouyang
 (InstructGPT), section 3.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Configuration of a classification run, and the recipes: classes, text pairs and regression."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -1,8 +1,6 @@
 """Labelled texts: checks, splits and encodes them, writes their fingerprint, and makes batches of
 them; and the inputs of a classifier."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """Reads labelled texts from tables with a header (.tsv, .csv) and from records (.jsonl, .json,
 .parquet), plain or .gz."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Classification and regression of texts, with a language-modelling loss as in GPT-1."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ A language model or an encoder with a head. Radford et al. 2018, sections 3.2 an
 2019, sections 3.2 and 4.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

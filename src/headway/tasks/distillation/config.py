@@ -1,7 +1,5 @@
 """Configuration of a distillation run, and the recipe. The teacher's task decides its sections."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data of distillation: batches with the weights of their losses, and held-out examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

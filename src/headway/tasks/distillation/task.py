@@ -3,8 +3,6 @@
 Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (initialisation of the student).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter

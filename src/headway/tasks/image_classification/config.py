@@ -1,7 +1,5 @@
 """Configuration of an image classification run, and its recipes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

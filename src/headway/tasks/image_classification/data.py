@@ -1,8 +1,6 @@
 """The images of an image classifier: their check, those of an evaluation, and batches of augmented
 and mixed images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

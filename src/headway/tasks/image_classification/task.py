@@ -4,8 +4,6 @@ A Vision Transformer, from scratch or pre-trained. Dosovitskiy et al. 2021, sect
 few images: Touvron et al. 2021.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Configuration of a language-modelling run, options of its evaluation, and the recipes."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path

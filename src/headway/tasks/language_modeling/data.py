@@ -1,7 +1,5 @@
 """The data of language modelling: tokenizer and text in the run folder, and text to score."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

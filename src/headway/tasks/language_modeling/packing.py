@@ -1,8 +1,6 @@
 """Packing: sequences of fixed length from concatenated documents, with the document borders for
 attention masks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The task of language modelling: job, evaluation, output, and the record that names them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Configuration of a masked-language-modelling run, and the recipes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

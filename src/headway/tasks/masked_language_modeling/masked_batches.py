@@ -1,7 +1,5 @@
 """Streams batches for masked language modelling and next-sentence prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a text encoder computes in pre-training, its loss, and its Hugging Face folders."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

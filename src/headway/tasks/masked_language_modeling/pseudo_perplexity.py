@@ -1,7 +1,5 @@
 """Pseudo-perplexity of masked language models: each token is predicted from all others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa), Gururangan et al. 2020 (domain adaptation).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

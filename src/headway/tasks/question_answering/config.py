@@ -1,7 +1,5 @@
 """Configuration of a question-answering run, and the recipe."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Questions: reads, checks, splits and encodes them as windows, and writes their fingerprint."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

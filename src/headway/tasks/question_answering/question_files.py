@@ -4,8 +4,6 @@ SQuAD's .json, and records (.jsonl, .json, .parquet), plain or .gz.
 Rajpurkar et al. 2016.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

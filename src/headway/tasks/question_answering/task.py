@@ -3,8 +3,6 @@
 An encoder with a head for the start and the end of an answer. Devlin et al. 2019, section 4.2.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Devlin et al. 2019, section 4.2 and released code (run_squad.py).
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Configuration of a run that trains a chat model by rewards, and the recipe."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

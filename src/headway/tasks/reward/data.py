@@ -1,7 +1,5 @@
 """The prompts of a run as tokens, which are made anew and compared when a run is resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -20,8 +20,6 @@ tensor([[ 0.5000, -0.5000, -0.5000,  0.5000],
         [ 0.0000,  0.0000,  0.0000,  0.0000]])
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b

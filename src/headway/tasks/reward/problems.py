@@ -5,8 +5,6 @@ reasoning-gym:chain_sum      a task of the package reasoning-gym, which also ver
 prompts.jsonl                your own prompts with answers
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The task of learning from rewards: job, evaluation, output, and the record that names them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configuration of a run that trains a multimodal GPT, and the recipe."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal
 

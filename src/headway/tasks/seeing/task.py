@@ -4,8 +4,6 @@ A GPT reads images in its prompt and answers questions about them: the loss is o
 Liu et al. 2023 (LLaVA, visual instruction tuning).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path

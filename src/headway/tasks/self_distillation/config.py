@@ -1,7 +1,5 @@
 """Configuration of a self-distillation run, and the recipe."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """The images of the evaluation of an image encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Multi-crop augmentation: several global (large) and local (small) crops of one image."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The student predicts from a crop the output of the teacher, a running average of
 the whole image.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Caron et al. 2021 (DINO). Labels of the images are used for the scores only: the
 embeddings without fine-tuning, by k-nearest-neighbour and linear classification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

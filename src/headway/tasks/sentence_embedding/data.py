@@ -1,7 +1,5 @@
 """Pairs of similar texts: reads, checks, splits and encodes them, and makes batches of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hugging Face folders of text embedders with the blocks of a language model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway import interop

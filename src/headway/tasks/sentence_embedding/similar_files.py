@@ -1,7 +1,5 @@
 """Reads pairs of similar texts, with or without a similarity score, from tables and .jsonl."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

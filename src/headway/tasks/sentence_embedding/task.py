@@ -5,8 +5,6 @@ An encoder is fine-tuned on pairs by contrastive learning: texts of the same mea
 vectors. The models are text encoders. Reimers and Gurevych 2019; Henderson et al. 2017.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

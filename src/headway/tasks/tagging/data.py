@@ -1,7 +1,5 @@
 """Tagged sentences of a run: checks, splits and encodes them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path

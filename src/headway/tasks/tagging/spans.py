@@ -2,8 +2,6 @@
 F1; and entities from the tags of tokens, as the pipeline of transformers for token
 classification."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

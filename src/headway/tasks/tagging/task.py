@@ -3,8 +3,6 @@
 An encoder with a head on the first token of every word. Devlin et al. 2019, section 5.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

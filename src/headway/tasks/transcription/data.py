@@ -1,7 +1,5 @@
 """Recordings with transcripts: reads tables of them, splits them, and makes batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

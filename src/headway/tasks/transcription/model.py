@@ -1,7 +1,5 @@
 """The bundle of a transcriber: recordings in, transcripts out; and its Hugging Face folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar

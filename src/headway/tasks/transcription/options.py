@@ -1,7 +1,5 @@
 """The inputs, options and outputs of a transcription."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Transcripts as subtitles: SubRip (.srt) and WebVTT (.vtt)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from headway.tasks.transcription.timestamps import Segment

@@ -3,8 +3,6 @@
 Speech becomes text by a Whisper model (Radford et al. 2023), which can be fine-tuned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A window of sound is transcribed as `<|0.00|> words<|2.40|><|2.40|> words<|5.10|
 a time before and after it, in seconds from the start of the window, in steps of 0.02.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ memory and b no longer changes; a and b follow from the last two. The longest pa
 memory for each token, because attention grows with the square of the length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparisons of translators: BLEU by sentence length, attention entropies and alignments."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Configuration of a translation run, and the recipes."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

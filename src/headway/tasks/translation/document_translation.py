@@ -1,7 +1,5 @@
 """Translates a file in place: its untranslated texts, and nothing else, change."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ placeholders of their source, before and after a repair.
 F1 by how often a word is in the training data: Neubig et al. 2019, "compare-mt", section 3.2.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The examples of a translator's evaluation: pairs of files, or the held-out pairs of a run."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The job of a translation run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -5,8 +5,6 @@
 no file tells its languages translates as it was trained to, whatever a request names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The three kinds of Lample et al. 2018, section 2.3, and of Edunov et al. 2018, s
 dropped, replaced by a blank, and moved by a few positions. Targets stay as they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import takewhile
 from random import Random

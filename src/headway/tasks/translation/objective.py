@@ -20,8 +20,6 @@ the target word has no link (`word_alignment.py`). The second term is their cros
 over target tokens as the first is. Chen et al. 2016; one head of one layer: Garg et al. 2019.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs, options and outputs of `headway translate`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

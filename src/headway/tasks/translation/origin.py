@@ -1,7 +1,5 @@
 """What the files beside a translator tell about its texts: their languages, and their lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ A placeholder is replaced by a value when the program runs, or is markup: `%(nam
 source.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Random segmentations of the training sentences: BPE-dropout, or Unigram sampling."""
 
-from __future__ import annotations
-
 from random import Random
 
 from headway.base.errors import UsageError

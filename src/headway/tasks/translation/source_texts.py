@@ -5,8 +5,6 @@ A text may begin with a language tag. Each of its lines is translated alone, and
 of a line that is too long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ The lengths of the spans, and of the texts before them, are a random division of
 into s parts of at least one token. A text begins with a part that is kept, and ends with a span.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ A model of several target languages reads the tag of the language it shall write
 `<2de> a cat` (Johnson et al. 2017, section 3). The tag is one token.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from headway.base.errors import UsageError

@@ -1,8 +1,6 @@
 """The task of translation: its output, the files of other libraries, and the record of its
 parts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ the best one of a search that must contain the placeholders; the parts between t
 translated one by one. A text for which none of them is right is left untranslated, with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

@@ -1,8 +1,6 @@
 """Word alignments of sentence pairs: read in step with them, spread over their tokens, and
 compared with those of human annotators (alignment error rate)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

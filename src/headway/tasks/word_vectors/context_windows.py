@@ -6,8 +6,6 @@ only on (seed, epoch, position), so training can resume at any batch. Memory: ab
 word of the text at the start of an epoch, then 8.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

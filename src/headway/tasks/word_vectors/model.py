@@ -1,7 +1,5 @@
 """The bundle of word vectors, and its objectives: negative sampling, and next-word prediction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Mikolov et al. 2013b.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Iterator, Sequence

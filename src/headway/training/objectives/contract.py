@@ -1,7 +1,5 @@
 """The contract between an objective and the training loop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol
 

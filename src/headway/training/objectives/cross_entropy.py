@@ -11,8 +11,6 @@ token has probability 1, and log V for a uniform guess among V tokens.
 4.1589
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

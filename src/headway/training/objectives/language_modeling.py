@@ -1,7 +1,5 @@
 """Language modelling: cross-entropy of the next token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -28,8 +28,6 @@ The reference p_ref is the model before training. simpo and orpo have none.
 tensor([0.6931])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -1,7 +1,5 @@
 """Fast twin of the additive score: its hidden layer is computed in chunks, never stored whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

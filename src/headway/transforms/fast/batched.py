@@ -8,8 +8,6 @@ elsewhere it multiplies in float32. So the permission is given, for the time of 
 processors with AVX-512 and without tiles, after one product has shown that its result is float32's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache

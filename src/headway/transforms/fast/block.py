@@ -1,7 +1,5 @@
 """Fast twin of a decoder-only block: a step of one text on a GPU as five kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

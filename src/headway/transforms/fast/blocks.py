@@ -12,8 +12,6 @@ Query heads that share a key head are treated as one head of all their queries (
 products are the same, and the gradients are summed in them. N = B G is the number of key heads.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """Fast twin of the cache: a new order is applied late, in the memory of the one before, or only
 noted, where compiled loops read the tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain

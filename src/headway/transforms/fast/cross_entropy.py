@@ -1,7 +1,5 @@
 """Fast twin of the cross-entropy: logits are computed in chunks and never stored whole."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Fast twins of the dot-product kernels: the same numbers in less time and memory."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Fast twin of dropout: random masks at a tenth of the cost of torch's on a CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ class FastDropout(Dropout):
     `tracing`, torch's own dropout is used.
     """
 
-    def forward(self, x: Float[Tensor, ...]) -> Float[Tensor, ...]:
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         threshold = round(self.p * LEVELS)
         if not self.training or threshold == 0:
             return x
@@ -33,7 +31,7 @@ class FastDropout(Dropout):
         return _Masked.apply(x, keep, threshold)  # type: ignore[no-untyped-call]
 
 
-def keep_mask(shape: torch.Size, threshold: int) -> Bool[Tensor, ...]:
+def keep_mask(shape: torch.Size, threshold: int) -> Bool[Tensor, "..."]:
     """Return True with probability 1 - threshold / 65,536, independently for each element."""
     num_elements = shape.numel()
     bits = torch.empty((num_elements + 3) // 4, dtype=torch.int64).random_(-(2**63), None)

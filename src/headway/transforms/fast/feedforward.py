@@ -1,7 +1,5 @@
 """Fast twins of the feed-forward networks: one product for two, and blocks of rows."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Float, Tensor

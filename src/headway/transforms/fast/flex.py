@@ -3,8 +3,6 @@
 torch's FlexAttention is imported where it is called: importing it or the compiler takes seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, no_type_check

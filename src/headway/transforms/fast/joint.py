@@ -1,7 +1,5 @@
 """Several linear layers of the same inputs as one product, such as queries, keys and values."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping, Sequence
 from weakref import WeakKeyDictionary
 

@@ -7,8 +7,6 @@ products of such views. Both round in float32. Few rows without gradients are mu
 loops (`loops.py`). docs/log/speed.md has the tables.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

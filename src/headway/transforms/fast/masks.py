@@ -1,7 +1,5 @@
 """Masks as fast kernels need them: recognised where torch knows them, else added to the scores."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention.masks import Mask

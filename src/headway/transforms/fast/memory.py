@@ -1,7 +1,5 @@
 """Parameters side by side in one block of memory: one product for several layers, larger pages."""
 
-from __future__ import annotations
-
 import math
 import mmap
 from collections.abc import Hashable, MutableMapping, Sequence

@@ -1,7 +1,5 @@
 """Fast twins of multi-head attention: joint projections, packed documents apart, fewer copies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -4,8 +4,6 @@ The cells' are torch's own `nn.GRU` and `nn.LSTM`. torch computes an LSTM by one
 product after the other; `FastGRU` has oneDNN compute those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 

@@ -6,8 +6,6 @@ norm of the next are one kernel:
     x = x + change;  change = dropout(sublayer(norm(x)))
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A cache of fixed size, for steps that are recorded once: what changes is in tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -9,8 +9,6 @@ A step of decoding of a few texts is bound by reading the weights, and by the ti
 reads the parameters of the modules, and reads and writes the tensors of the cache, in place.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence

@@ -7,8 +7,6 @@ twin shares the parameters, their names and the signature of its plain class, an
 the plain class in float64: outputs, gradients, memory, determinism.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Fast twin of sliding-window attention: time and memory grow with T x window, not with T x T."""
 
-from __future__ import annotations
-
 import torch
 
 from headway.attention.kernel import Bias, Contexts, Keys, Queries, Values

@@ -4,8 +4,6 @@ Triton comes with torch for CUDA. Its modules here are imported where they are u
 they cannot be imported without Triton.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec

@@ -6,8 +6,6 @@ the matrix leaves the product in the dtype of the matrix: under autocast torch r
 and converts that in a pass of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

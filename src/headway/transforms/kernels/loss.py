@@ -1,7 +1,5 @@
 """The loss of rows of logits and its gradient in one kernel."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -4,8 +4,6 @@ The kernel writes into the tensors of a cache of fixed size and reads only the k
 and heads that share keys do not copy them. It replaces two writes, a mask and torch's attention.
 """
 
-from __future__ import annotations
-
 import math
 
 import triton

@@ -6,8 +6,6 @@ the two gradients of x. Here one kernel does all of it in each direction, and th
 the sublayer computes the sum, too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

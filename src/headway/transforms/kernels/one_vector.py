@@ -5,8 +5,6 @@ matrices, and by launching kernels. A kernel here reads the matrix once at nearl
 the memory, and does at the same time what would take two or three kernels more.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from torch import nn

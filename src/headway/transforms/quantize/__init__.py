@@ -14,8 +14,6 @@ I/g); or `NAME.weight_bfloat16`.
 docs/quantisation.md has the whole format.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy

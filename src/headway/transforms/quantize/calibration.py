@@ -1,7 +1,5 @@
 """Statistics of the inputs of linear layers, collected while a model reads typical inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import torch

@@ -9,8 +9,6 @@ Column i is rounded to the nearest code. The columns that are not rounded yet co
 Frantar et al. 2023, section 3.
 """
 
-from __future__ import annotations
-
 import torch
 
 from headway.base.shapes import Float, Tensor

@@ -16,8 +16,6 @@ the batch. The gradient is that of the product without rounding (straight-throug
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 

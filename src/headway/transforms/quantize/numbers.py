@@ -15,8 +15,6 @@ each group of a row: Frantar et al. 2023, section 4.
 True
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal

@@ -6,8 +6,6 @@ most pairs are right are cleaned of the rest. `clean_files` writes two new table
 and of those removed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -4,8 +4,6 @@ Scripts, styles, preformatted text, code and elements with `translate="no"` stay
 do attributes.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ translated; a single one such as `<ph>%s</ph>` or `<x id="1"/>` represents code 
 file. A model reads the code itself if the tag contains it, or else a short form of the tag.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

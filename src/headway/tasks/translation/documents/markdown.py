@@ -9,8 +9,6 @@ be found again here to replace it in place; front matter, footnotes and task lis
 package.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

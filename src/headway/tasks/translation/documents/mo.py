@@ -3,8 +3,6 @@
 Source of the format: the manual of GNU gettext, section "The Format of GNU MO Files".
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Opens the files that are translated in place; the name of a file decides its format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 

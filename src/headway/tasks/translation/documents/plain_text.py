@@ -1,7 +1,5 @@
 """Plain text and SubRip subtitles, translated in place: every line break and number stays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """PO and POT files of GNU gettext: read as sentence pairs, and translated in place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

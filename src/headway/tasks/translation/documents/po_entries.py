@@ -3,8 +3,6 @@
 Source of the syntax: the manual of GNU gettext, section "The Format of PO Files".
 """
 
-from __future__ import annotations
-
 import gettext
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Everything outside an edit is written as it was read, byte for byte.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ Source of the format: the TMX 1.4b specification. A unit `<tu>` has one variant 
 each language, with its text in `<seg>`. The document type `tmx14.dtd` is never fetched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path

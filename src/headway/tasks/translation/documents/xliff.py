@@ -4,8 +4,6 @@ Sources of the formats: OASIS, XLIFF 1.2 and XLIFF 2.0. A unit has the original 
 the translation in `<target>`: inside `<trans-unit>` in version 1.2, `<segment>` in version 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

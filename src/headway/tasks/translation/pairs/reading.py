@@ -1,7 +1,5 @@
 """Opens and reads a corpus of sentence pairs of any format; the name of its file decides which."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
