@@ -60,13 +60,14 @@ def begun(
     except Interrupted:
         ranks.shared(None, DECIDED)
         return None
+    in_parts = is_sharded(resolved.job.config, run.model, resolved.machine)
     decided = {
         "settings": flat(resolved.job.config),
         "seconds": resolved.budget.step_seconds,
-        "is_sharded": is_sharded(resolved.job.config, run.model, resolved.machine),
+        "is_sharded": in_parts,
     }
     ranks.shared(decided, DECIDED)
-    return Start(resolved, _together(run, resolved, decided["is_sharded"]))
+    return Start(resolved, _together(run, resolved, in_parts))
 
 
 def _as_first(task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks) -> Start | None:
