@@ -24,6 +24,7 @@ class Flags(Base):
     names: list[str] | None = setting(None, "Names.")
     output: Annotated[Path | None, OUTPUT] = setting(None, "New file.")
     json: bool = setting(False, "JSON.")
+    copies: int | Literal["auto"] | None = setting(None, "Number of copies.", gt=0, le=9)
 
 
 DEFAULT = Flags()
@@ -65,6 +66,7 @@ def test_a_verb_gets_only_the_settings_that_were_set():
         ("--top nan", "--top=nan: must be a whole number"),
         ("--beam 101", "--beam=101: must be"),
         ("--threads x", "--threads=x: must be a whole number more than 0 and at most 8, or none"),
+        ("--copies x", "must be a whole number more than 0 and at most 9, or auto, or none"),
         ("--levels 32", "--levels=32: must be one of 31, 63"),
         ("--layers 1 x", "each a whole number"),
     ],

@@ -155,7 +155,7 @@ class Field:
             return "one of " + ", ".join(self.names)
         limits = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
         bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in limits.items()]
-        kind = " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
+        kind = _type_name(self.type, " and ".join(bounds))
         return f"{kind}, or none" if type(None) in get_args(self.type) else kind
 
 
@@ -434,12 +434,14 @@ def plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def _type_name(kind: object) -> str:
+def _type_name(kind: object, bounds: str = "") -> str:
+    """Describe the values of a type; bounds: those of its numbers, in words."""
     if get_origin(kind) in (typing.Union, types.UnionType):
-        return " or ".join(_type_name(k) for k in get_args(kind) if k is not type(None))
+        names = [_type_name(k, bounds) for k in get_args(kind) if k is not type(None)]
+        return (", or " if bounds else " or ").join(names)
     if get_origin(kind) is Literal:
         choices = ", ".join(str(choice) for choice in get_args(kind))
         return choices if len(get_args(kind)) == 1 else f"one of {choices}"
     if get_origin(kind) is tuple:
-        return f"a list, each {_type_name(get_args(kind)[0])}"
-    return _KINDS.get(kind, "a path")
+        return f"a list, each {_type_name(get_args(kind)[0], bounds)}"
+    return f"{_KINDS.get(kind, 'a path')} {bounds if kind in (int, float) else ''}".rstrip()

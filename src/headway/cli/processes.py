@@ -79,8 +79,8 @@ def launch(size: int) -> int:
             return 1
         restarts += 1
         say(
-            f"          ! process {rank} of {size} was ended by {name}; all start again from the "
-            f"last checkpoint (restart {restarts} of {RESTARTS})"
+            f"          ! process {rank} of {size} was ended by {name}; all start again, from the "
+            f"last checkpoint if there is one (restart {restarts} of {RESTARTS})"
         )
 
 

@@ -123,7 +123,7 @@ class Muon(torch.optim.Muon):
             parts = computed if owner == rank else matrices[owner::size]
             flat = torch.cat([part.flatten() for part in parts])
             self.ranks.send(flat, owner, "the updates of matrices by Muon")
-            split = torch.split_with_sizes(flat, [part.numel() for part in parts])
+            split = flat.split_with_sizes([part.numel() for part in parts])
             updates[owner::size] = map(torch.Tensor.view_as, split, parts)
         return updates
 
