@@ -7,7 +7,7 @@ from headway.bundle import TextBundle
 from headway.exporting.llama_cpp import running_server
 from headway.exporting.opened import opened_export
 from headway.interop import write_gguf
-from headway.interop.gguf import FILE
+from headway.interop.gguf_reader import FILE
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load_as
 from tests.fixtures.encoder_tokenizers import a_thousand_texts
