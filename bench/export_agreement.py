@@ -37,7 +37,7 @@ from headway.exporting.llama_cpp import PACKAGE, running_server
 from headway.exporting.target import export
 from headway.exporting.targets import TARGETS, WEB
 from headway.exporting.web.packages import FOLDER, find_packages
-from headway.interop.gguf import FILE
+from headway.interop.gguf_reader import FILE
 from headway.runs.held_out_inputs import held_out_passages
 from headway.tasks.opening import load_as
 

@@ -19,6 +19,9 @@ from tests.fixtures.gguf_models import FAMILIES, GPT2, LLAMA, TEXT, bpe, charact
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
+ROUNDED = ("gpt2", "gemma2", "gemma3")
+"""Families whose activation llama.cpp rounds to float16."""
+
 
 def export(tokenizer, settings, folder, dtype="float32"):
     return target.export(TextBundle(model(tokenizer, **settings), tokenizer), folder, GGUF, dtype)
@@ -32,7 +35,7 @@ def test_llama_cpp_reads_the_same_model(tmp_path, family, train):
     exported = export(tokenizer, FAMILIES[family], tmp_path / "out")
     (difference,) = exported.difference.values()
     assert exported.architecture == family and exported.rounding == difference
-    assert difference < (5e-3 if family == "gpt2" else 2e-5)
+    assert difference < (5e-3 if family in ROUNDED else 2e-5)
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert files == ["MANIFEST.json", "model.gguf"]
     assert exported.texts > 8 and exported.tokens >= 96
@@ -45,7 +48,7 @@ def test_llama_cpp_reads_the_same_model(tmp_path, family, train):
 def test_every_family_in_every_number_format(tmp_path, family, train, dtype):
     tokenizer = train()
     exported = export(tokenizer, FAMILIES[family], tmp_path / "out", dtype)
-    assert max(exported.difference.values()) < (5e-3 if family == "gpt2" else 2e-5)
+    assert max(exported.difference.values()) < (5e-3 if family in ROUNDED else 2e-5)
     assert exported.dtype == dtype and exported.rounding < 2
 
 
@@ -148,6 +151,16 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     assert raised.value.hint == "pip install 'headway[gguf]'"
 
 
+def test_a_full_disk_is_named_and_leaves_no_folder(tmp_path, monkeypatch):
+    def cut_off(writer):
+        raise OSError("45056 requested and 15504 written")  # as numpy says it
+
+    monkeypatch.setattr("gguf.GGUFWriter.write_tensors_to_file", cut_off)
+    with pytest.raises(HeadwayError, match="cannot write: No space left") as raised:
+        export(characters(), LLAMA, tmp_path / "out")
+    assert "bytes are free" in raised.value.hint and not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_a_file_in_its_run_is_scored_on_the_held_out_text_of_the_run(tmp_path):
     rows = [f"{number} the fox reads {number * 7} books by the owl.\n" for number in range(400)]
@@ -163,4 +176,4 @@ def test_a_file_in_its_run_is_scored_on_the_held_out_text_of_the_run(tmp_path):
         scores = json.loads(run_headway("eval", path, "--json", cwd=tmp_path).stdout)
         return scores["bits_per_byte"]
 
-    assert abs(bits("runs/r/gguf/model.gguf") - bits("runs/r")) < 0.02  # windows are shorter by one
+    assert abs(bits("runs/r/gguf") - bits("runs/r")) < 0.02  # windows are shorter by one

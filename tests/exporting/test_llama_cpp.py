@@ -7,8 +7,9 @@ from headway.bundle import TextBundle
 from headway.exporting.llama_cpp import running_server
 from headway.exporting.opened import opened_export
 from headway.interop import write_gguf
-from headway.interop.gguf import FILE
+from headway.interop.gguf_reader import FILE
 from headway.runs.evaluation import evaluate_model
+from headway.tasks.opening import load_as
 from tests.fixtures.encoder_tokenizers import a_thousand_texts
 from tests.fixtures.gguf_models import LLAMA, TEXT, bpe, characters, model, sentencepiece
 
@@ -26,7 +27,7 @@ def test_llama_cpp_scores_a_text_as_the_model_does(tmp_path):
     for dtype, name in (("float32", "F32"), ("int8", "Q8_0")):
         folder = tmp_path / dtype
         write_gguf(bundle.model, tokenizer, folder, dtype)
-        with opened_export(folder / "model.gguf") as opened:
+        with opened_export(folder) as opened:
             assert opened.dtype == name and opened.runtime.startswith("xllamacpp")
             assert all(bool(p.isnan().all()) for p in opened.bundle.model.parameters())
             scores[dtype] = evaluate_model(opened.bundle, None, [text]).scores["nats"]
@@ -34,6 +35,7 @@ def test_llama_cpp_scores_a_text_as_the_model_does(tmp_path):
     assert 1e-6 < abs(scores["int8"] - expected["nats"]) < 0.1
     with opened_export(folder / "model.gguf", "headway") as opened:
         assert opened is None
+    assert load_as(TextBundle, folder).tokenizer.size == tokenizer.size
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ import pytest
 
 from headway.base.errors import UsageError
 from headway.exporting.target import export
-from headway.exporting.targets import TARGETS
+from headway.exporting.targets import TARGETS, WEB
 from tests.fixtures.export_matrix import CELLS, COLUMNS, FAMILIES, YES
+from tests.fixtures.web_pages import installed_packages
 
 DOCS = Path(__file__).parents[2] / "docs/howto/export.md"
 NO = "no: "
@@ -20,6 +21,7 @@ PACKAGES = {
     "gguf": ["gguf", "xllamacpp"],
     "ctranslate2": ["ctranslate2"],
     "pt2": [],
+    "web": ["onnxruntime", "onnxscript"],
 }
 EVERY = [
     (family, target, cell)
@@ -51,6 +53,8 @@ def test_a_family_is_the_same_in_transformers_and_ctranslate2(tmp_path, family, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "target", "cell"), SLOW)
 def test_a_family_is_the_same_in_every_other_runtime(tmp_path, family, target, cell):
+    if target == WEB:
+        installed_packages()
     assert exported(family, target, tmp_path / "out") == cell
 
 

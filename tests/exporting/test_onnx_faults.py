@@ -151,7 +151,7 @@ def test_an_exported_folder_is_evaluated_by_its_runtime(exported, tmp_path):
     ]
     assert scores[1]["perplexity"] == pytest.approx(scores[0]["perplexity"], rel=1e-5)
     measured = [one.pop("exported") for one in scores[1:]]
-    assert scores[2] == scores[1] and measured[0]["examples_per_second"] > 0
+    assert scores[2] == scores[1] and measured[0]["tokens_per_second"] > 0
     assert [one["dtype"] for one in measured] == ["float32"] * 2
     with opened_export(result.folder) as opened:
         assert opened.dtype == "float32" and opened.size == result.size

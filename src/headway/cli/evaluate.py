@@ -102,9 +102,9 @@ def evaluate(
     """Evaluate a model with the metrics of its task.
 
     The metrics are computed as in the evaluations during training. Without a path, a run is
-    evaluated on its held-out data. A folder of `headway export --to onnx`, web, pt2 or ctranslate2
-    is computed by the program that its users run, and so is a GGUF file; without a path, it is
-    evaluated on the held-out data of the run that it is in.
+    evaluated on its held-out data. A folder of `headway export --to onnx`, web, pt2, gguf or
+    ctranslate2 is computed by the program that its users run, and so is a GGUF file; without a
+    path, it is evaluated on the held-out data of the run that it is in.
 
     Parameters
     ----------
@@ -161,8 +161,11 @@ def _evaluate(
                 progress=report,
             )
         if (export := exported[folder]) is not None:
-            measured = export.measured(evaluated.examples, perf_counter() - begun)
-            say("runtime   " + " · ".join(f"{name} {value}" for name, value in measured.items()))
+            seconds = perf_counter() - begun
+            speed = f"{evaluated.examples / seconds:,.1f} {evaluated.unit} per second"
+            size = f"{export.size / 1e6:,.2f} MB"
+            say(f"runtime   {export.runtime} · {export.dtype} · {size} · {speed}")
+            measured = export.measured(evaluated, seconds)
             details = {**evaluated.scores.details, "exported": measured}
             evaluated = replace(evaluated, scores=replace(evaluated.scores, details=details))
         return evaluated

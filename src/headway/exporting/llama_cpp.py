@@ -29,8 +29,9 @@ from headway.exporting.methods_by_rereading import gpt_methods
 from headway.exporting.target import Progress, Running, Runtimes, Target, evaluated
 from headway.exporting.without_weights import Method, computed_model
 from headway.interop import gguf_kind, llama_cpp, read_gguf, write_gguf
-from headway.interop.gguf import FILE, FORMATS
+from headway.interop.gguf import FORMATS
 from headway.interop.gguf_families import FAMILIES
+from headway.interop.gguf_reader import FILE
 from headway.interop.hf_export import check_same_ids, verification_texts
 from headway.models import GPT, GPTConfig
 from headway.tasks.opening import with_article

@@ -16,7 +16,8 @@ from headway.exporting.onnx.running import RUNTIMES
 from headway.exporting.pt2 import PT2, open_pt2
 from headway.exporting.pt2 import runtime as pt2_version
 from headway.interop.ctranslate2 import MODEL_FILE
-from headway.interop.gguf_reader import SUFFIX
+from headway.interop.gguf_reader import SUFFIX, gguf_file
+from headway.runs.evaluation import ModelScores
 
 AUTO, HEADWAY = "auto", "headway"
 LLAMA_CPP, AOTINDUCTOR, CTRANSLATE2 = "llama.cpp", "aotinductor", "ctranslate2"
@@ -32,13 +33,13 @@ class OpenedExport:
     size: int
     runtime: str
 
-    def measured(self, examples: int, seconds: float) -> dict[str, object]:
+    def measured(self, evaluated: ModelScores, seconds: float) -> dict[str, object]:
         """Return what was run, and how fast it was."""
         return {
             "runtime": self.runtime,
             "dtype": self.dtype,
             "megabytes": round(self.size / 1e6, 3),
-            "examples_per_second": round(examples / seconds, 2),
+            f"{evaluated.unit}_per_second": round(evaluated.examples / seconds, 2),
         }
 
 
@@ -74,11 +75,11 @@ KINDS = (
         version=lambda runtime: RUNTIMES[runtime].version,
     ),
     Kind(
-        holds=lambda path: path.suffix == SUFFIX,
+        holds=lambda path: gguf_file(path).suffix == SUFFIX,
         runtimes=(LLAMA_CPP, HEADWAY),
-        open=lambda path, runtime: llama_cpp.opened_gguf(path),
-        dtype=lambda path, bundle: llama_cpp.dtype_of_gguf(path),
-        weights=lambda path: [path],
+        open=lambda path, runtime: llama_cpp.opened_gguf(gguf_file(path)),
+        dtype=lambda path, bundle: llama_cpp.dtype_of_gguf(gguf_file(path)),
+        weights=lambda path: [gguf_file(path)],
         version=lambda runtime: llama_cpp.runtime(),
     ),
     Kind(
@@ -103,7 +104,7 @@ KINDS = (
 @contextmanager
 def opened_export(path: Path, runtime: str = AUTO) -> Iterator[OpenedExport | None]:
     """Yield an exported model: a folder or graph of `headway export --to onnx` or web, a folder of
-    `--to pt2` or ctranslate2, or a GGUF file.
+    `--to pt2`, gguf or ctranslate2, or a GGUF file.
 
     runtime: of its kind, or headway, which computes a GGUF file by itself; auto is the first of its
     kind. Yields None for any other path, and for headway. Raises UsageError for a runtime that

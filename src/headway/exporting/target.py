@@ -122,8 +122,8 @@ class Exported:
                 low, high = one.intervals.get(score, (None, None))
                 between = "" if low is None else f" (95 % between {low:.4g} and {high:.4g})"
                 rows.append((f"{score}, by {name}", f"{value:.4g}{between}"))
-            if one.seconds:
-                speed = f"{one.examples / one.seconds:,.1f} examples per second on this machine"
+            if one.per_second:
+                speed = f"{one.per_second:,.1f} {one.unit} per second on this machine"
                 rows.append((f"speed, by {name}", speed))
         return rows
 
@@ -168,7 +168,10 @@ def export(
     """
     folder = Path(folder)
     if dtype not in target.dtypes:
-        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(target.dtypes)}")
+        raise UsageError(
+            f"dtype {dtype} cannot be represented {target.name}",
+            hint=f"one of: {', '.join(target.dtypes)}",
+        )
     if reasons := target.lacks(bundle, family):
         what = f"this model cannot be represented {target.name}: {', '.join(reasons)}"
         raise UsageError(what, hint=target.hint or hint)

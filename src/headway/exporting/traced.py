@@ -192,7 +192,7 @@ class Decoding(nn.Module):
         encoder_attention_mask: Int[Tensor, "B S"] | None,
         input_ids: Int[Tensor, "B T"],
         encoder_hidden_states: Float[Tensor, "B S D"],
-        past: list[Float[Tensor, "B H P K"]],
+        past: list[Float[Tensor, "B H _ _"]],
     ) -> tuple[Tensor, ...]:
         model, stride = self.model, 4 if self.keeps else 2
         known = past[0].shape[2]
@@ -221,7 +221,7 @@ class Captioning(Decoding):
         self,
         input_ids: Int[Tensor, "B T"],
         encoder_hidden_states: Float[Tensor, "B S D"],
-        past: list[Float[Tensor, "B H P K"]],
+        past: list[Float[Tensor, "B H _ _"]],
     ) -> tuple[Tensor, ...]:
         return super().forward(None, input_ids, encoder_hidden_states, past)
 

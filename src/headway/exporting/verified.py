@@ -25,7 +25,7 @@ from headway.exporting.inputs import LONGEST, Inputs, RealTexts, room
 from headway.exporting.methods_by_graphs import FROM_CLASS_TOKEN
 from headway.interop.hf_export import TOKENIZER_FILE, check_same_ids, verification_texts
 from headway.models import Bert, Translator
-from headway.runs.evaluation import evaluate_model
+from headway.runs.evaluation import ModelScores, evaluate_model
 from headway.text import EncoderTokenizer, TokenizerPair
 
 TOLERANCE = 1e-5
@@ -54,13 +54,14 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The scores of a model on examples. seconds: the time of the evaluation. intervals: name of a
-    score -> between which numbers 95 % of the scores of resampled examples lie."""
+    """The scores of a model on examples. per_second: how many were evaluated per second, in the
+    named unit. intervals: name of a score -> between which numbers 95 % of the scores of resampled
+    examples lie."""
 
     scores: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    examples: int = 0
-    seconds: float = 0.0
+    per_second: float = 0.0
+    unit: str = ModelScores.unit
 
 
 def compare_models(
@@ -324,12 +325,12 @@ def measure(bundle: Bundle, run: Path | None) -> Measured:
         text = f"the score is not compared: {error.what}: {error.where}"
         warnings.warn(text, HeadwayWarning, stacklevel=2)
         return Measured()
-    seconds = perf_counter() - begun
+    per_second = evaluated.examples / (perf_counter() - begun)
     return Measured(
         scores=evaluated.scores.numbers(),
         intervals={name: _interval(sums) for name, sums in evaluated.scores.sums.items()},
-        examples=evaluated.examples,
-        seconds=seconds,
+        per_second=per_second,
+        unit=evaluated.unit,
     )
 
 

@@ -3,6 +3,9 @@
 A GGUF file is made from the Hugging Face folder of the model, by the tables of `gguf_families`.
 """
 
+import errno
+import os
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +17,13 @@ from headway.base.tensors import read_tensors
 from headway.interop.chat_templates import TEMPLATE_FILE
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.gguf_families import FAMILIES, FRACTION, ROTATED, names_there
+from headway.interop.gguf_reader import FILE
 from headway.interop.gguf_tokenizer import vocabulary
 from headway.interop.hf_export import write_text_model
 from headway.interop.hf_folders import CONFIG_FILE, WEIGHTS_FILE, fitting
 from headway.models import GPT
 from headway.text import TextTokenizer
 
-FILE = "model.gguf"
 FORMATS = {
     "float32": "F32",
     "float16": "F16",
@@ -129,7 +132,12 @@ def _write(
             writer.add_tensor(theirs, values, raw_dtype=number)
         else:
             writer.add_tensor(theirs, values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    try:
+        with closing(writer):
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+    except OSError as error:
+        if error.errno is None:  # numpy does not say why only a part of the bytes was written
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise

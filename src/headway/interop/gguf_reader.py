@@ -28,6 +28,8 @@ from headway.interop.weight_names import AnyArchitecture, AnyFamily
 from headway.text import CharacterTokenizer, PretrainedTokenizer
 
 SUFFIX = ".gguf"
+FILE = f"model{SUFFIX}"
+"""The file in a folder of `headway export --to gguf`."""
 TEMPLATE = "tokenizer.chat_template"
 NEEDED = ("embedding_length", "block_count", "attention.head_count", "context_length")
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
@@ -43,6 +45,11 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
 """Keys of the metadata, without the architecture, and the values with which they change nothing."""
 FACTORS = "rope_freqs.weight"
 """The numbers by which the frequencies of rotary positions are divided (Llama 3.1)."""
+
+
+def gguf_file(path: Path) -> Path:
+    """Return the GGUF file in an exported folder, or the path itself."""
+    return path / FILE if (path / FILE).is_file() else path
 
 
 def read_gguf(

@@ -21,11 +21,15 @@ COLUMNS = "data."
 
 @dataclass(frozen=True)
 class ModelScores:
-    """The scores of a model, the task that evaluated it, and the number of examples."""
+    """The scores of a model, the task that evaluated it, and the number of examples.
+
+    unit: what is counted: tokens of running text, or else examples.
+    """
 
     task: AnyTask
     scores: Scores
     examples: int
+    unit: str = "examples"
 
 
 def evaluate_model(
@@ -79,7 +83,7 @@ def evaluate_model(
         scores = task.evaluate(
             bundle, examples, settings, Share(lambda done: progress(min(done / count, 1.0)))
         )
-    return ModelScores(task, scores, count)
+    return ModelScores(task, scores, count, getattr(examples, "unit", ModelScores.unit))
 
 
 def _with_options(

@@ -24,7 +24,7 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.interop.gguf_reader import SUFFIX
+from headway.interop.gguf_reader import SUFFIX, gguf_file
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.tasks.registry import TASKS, task_of_family
@@ -198,7 +198,7 @@ def template_of(folder: str | Path) -> interop.ChatTemplate | None:
 
 def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
     """Return `model_path`, and the folder of the adapter that is merged into this model."""
-    path = Path(folder)
+    path = gguf_file(Path(folder))
     if path.is_file():
         return path, None
     if (path / MODEL / CONFIG_FILE).is_file():

@@ -14,11 +14,8 @@ from headway.exporting.web.page import page
 from tests.fixtures.bundles import BUNDLES, gpt
 from tests.fixtures.web_pages import stand_ins
 
-REFUSED = {
-    "tagger": "tagger",
-    "answerer": "question-answering",
+REFUSED = {  # beside those of tests/exporting/test_matrix.py
     "encoder without a head": "without a head for masked words",
-    "image encoder": "image encoder",
     "classifier of pairs": "pairs of texts",
 }
 

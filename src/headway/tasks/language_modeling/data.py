@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import TextBundle
@@ -247,6 +248,7 @@ class ScoredText:
 
     corpus: TextCorpus
     windows: Windows
+    unit: ClassVar[str] = "tokens"
 
     def __len__(self) -> int:
         """The number of tokens."""
