@@ -173,5 +173,19 @@ def test_long_sentences_call_only_torchs_fused_kernel(monkeypatch):
     monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
     q = torch.randn(1, 2, 160, 8)
     context = FusedDot()(q, q, q, Mask(causal=True))
-    assert calls == [{"is_causal": True}]
+    assert calls == [{"attn_mask": None, "is_causal": True, "enable_gqa": False}]
     assert_close(context, ScaledDot()(q, q, q, Mask(causal=True)), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("causal", [True, False])
+def test_without_gradients_torchs_kernel_computes_where_mkl_is_fast(groups, causal, monkeypatch):
+    monkeypatch.setattr(fused, "mkl_is_fast", lambda: True)
+    q = torch.randn(3, 6, 7, 8)
+    k, v = (torch.randn(3, groups, 7, 8) for _ in range(2))
+    keys = torch.arange(7) < torch.tensor([[7], [4], [0]])  # the last text has none
+    for mask in (Mask(causal=causal), Mask(keys=keys, causal=causal)):
+        with torch.inference_mode():
+            assert fused.path(q, k, is_masked=True) == "sdpa"
+            assert_close(FusedDot()(q, k, v, mask), ScaledDot()(q, k, v, mask))
+    assert fused.path(q, k, is_masked=True) == "short"  # gradients are wanted

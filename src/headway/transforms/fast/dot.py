@@ -16,6 +16,7 @@ from headway.base.devices import multiplies_bfloat16
 from headway.base.shapes import Tensor
 from headway.transforms.fast.batched import prefers_onednn
 from headway.transforms.fast.blocks import block_attention
+from headway.transforms.fast.linear import mkl_is_fast
 from headway.transforms.fast.masks import additive, hides_nothing, is_plain_causal
 from headway.transforms.tracing import tracing
 
@@ -36,10 +37,14 @@ def path(q: Tensor, k: Tensor, is_masked: bool, is_causal: bool = False) -> Path
 
     `short` and `blocks` are batched products with a hand-written backward, for a CPU: `blocks`
     computes the weights again for the gradient. `sdpa` is torch's `scaled_dot_product_attention`,
-    whose memory does not grow with T x S. It is also the way while `tracing`, and of the last token
-    of few texts, when it is one operation for ten.
+    whose memory does not grow with T x S. It is also the way while `tracing`, of the last token of
+    few texts, when it is one operation for ten, and of several tokens in float32 without gradients
+    where MKL is fast: it copies neither queries, keys nor values.
     """
     if tracing(q, k) or q.device.type != "cpu":
+        return "sdpa"
+    reads = q.shape[2] > 1 and not torch.is_grad_enabled()
+    if reads and q.dtype == torch.float32 and mkl_is_fast():
         return "sdpa"
     pairs = q.shape[2] * k.shape[2]
     if pairs > SHORT * SHORT:
@@ -69,12 +74,15 @@ def fused_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> 
     if way != "sdpa":
         bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
         return block_attention(q, k, v, bias, keeps_weights=way == "short")
-    k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
-    if is_causal:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
-    bias = None if bias is None else bias.to(q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    shares = q.device.type == "cpu" and k.shape[1] != q.shape[1] and not tracing(q, k)
+    if not shares:
+        k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
+    if not is_causal:
+        bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
+        bias = None if bias is None else bias.to(q.dtype)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, is_causal=is_causal, enable_gqa=shares
+    )
 
 
 class FusedDot(ScaledDot):
