@@ -43,10 +43,16 @@ PACKAGE = "xllamacpp"
 
 @dataclass(frozen=True)
 class Server:
-    """llama.cpp's server with a file, on an address of this machine only."""
+    """llama.cpp's server with a file, on an address of this machine only.
+
+    reuses: whether the keys and values of the last text serve the next one, as far as it begins
+    alike. Not those of layers with windows: the next text got wrong probabilities (xllamacpp
+    2026.10).
+    """
 
     address: str
     path: Path
+    reuses: bool
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens."""
@@ -66,7 +72,7 @@ class Server:
             "n_probs": vocabulary,
             "temperature": 0,
             "logit_bias": [[whole, 1e4]],  # the probabilities are those without it
-            "cache_prompt": True,
+            "cache_prompt": self.reuses,
         }
         steps = self.answer("completion", question).get("completion_probabilities", [])
         found = torch.full((vocabulary,), float("nan"))
@@ -108,7 +114,8 @@ def opened_gguf(path: Path) -> Iterator[TextBundle]:
         )
     config, _, tokenizer, settings = read_gguf(path)
     assert isinstance(config, GPTConfig)
-    with running_server(path, config.max_length) as server:
+    reuses = not set(config.layers) & set("lL")
+    with running_server(path, config.max_length, reuses) as server:
         config = replace(config, max_length=config.max_length - 1)
         model = computed_model(config, lambda model: _methods(model, server, tokenizer))
         yield TextBundle(model, tokenizer, settings)
@@ -129,8 +136,9 @@ def _methods(model: GPT, server: Server, tokenizer: TextTokenizer) -> dict[str, 
 
 
 @contextmanager
-def running_server(path: Path, context: int) -> Iterator[Server]:
-    """Run llama.cpp's server with a file. context: number of tokens that it reads."""
+def running_server(path: Path, context: int, reuses: bool = False) -> Iterator[Server]:
+    """Run llama.cpp's server with a file. context: number of tokens that it reads. reuses: as of
+    `Server`."""
     program = [sys.executable, "-P", str(Path(llama_cpp.__file__)), str(path), str(context)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
@@ -141,7 +149,7 @@ def running_server(path: Path, context: int) -> Iterator[Server]:
             assert process.stdout is not None
             for line in process.stdout:  # the package itself may print, too
                 if line.startswith(llama_cpp.LISTENING):
-                    yield Server(line.removeprefix(llama_cpp.LISTENING).strip(), path)
+                    yield Server(line.removeprefix(llama_cpp.LISTENING).strip(), path, reuses)
                     break
             else:
                 errors.seek(0)
