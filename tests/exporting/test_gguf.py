@@ -49,7 +49,7 @@ def test_every_family_in_every_number_format(tmp_path, family, train, dtype):
     tokenizer = train()
     exported = export(tokenizer, FAMILIES[family], tmp_path / "out", dtype)
     assert max(exported.difference.values()) < (5e-3 if family in ROUNDED else 2e-5)
-    assert exported.dtype == dtype and exported.rounding < 2
+    assert exported.dtype == dtype and exported.rounding < 3  # of log-probabilities, in 4 bits
 
 
 def test_fewer_bits_take_less_room_and_differ_more(tmp_path):
