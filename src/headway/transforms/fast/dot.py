@@ -74,15 +74,15 @@ def fused_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> 
     if way != "sdpa":
         bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
         return block_attention(q, k, v, bias, keeps_weights=way == "short")
-    shares = q.device.type == "cpu" and k.shape[1] != q.shape[1] and not tracing(q, k)
+    # torch's kernel of a CPU copies no heads; an exported graph does, whose sizes are symbols
+    shares = not tracing(q, k) and q.device.type == "cpu" and k.shape[1] != q.shape[1]
     if not shares:
         k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
-    if not is_causal:
-        bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
-        bias = None if bias is None else bias.to(q.dtype)
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=bias, is_causal=is_causal, enable_gqa=shares
-    )
+    if is_causal:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shares)
+    bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
+    bias = None if bias is None else bias.to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=shares)
 
 
 class FusedDot(ScaledDot):
