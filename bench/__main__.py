@@ -47,6 +47,7 @@ CLAIMS: dict[str, tuple[int, int]] = {
     "embeddings": (1000, 200),
     "encoders": (1, 1),
     "watching": (4, 1),
+    "chat": (60, 40),
     "kernels": (40, 5),
     "scores": (20, 2),
     "length": (5, 1),

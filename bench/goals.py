@@ -31,6 +31,7 @@ GOALS: dict[str, dict[str, float]] = {
     "serve beside transformers generate": {"gpu": 3.0},
     "serve beside transformers serve": {**_on_cpus(1.0), "gpu": 2.0},
     "start": dict.fromkeys(KINDS, 1.0),
+    "chat beside TRL": _on_cpus(1.0),
 }
 """What a row is -> the short name of a kind of machine (`KINDS`) -> the smallest ratio.
 
