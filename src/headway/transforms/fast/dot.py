@@ -65,8 +65,8 @@ def _multiplies_fast(q: Tensor, k: Tensor) -> bool:
 def fused_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
     """Return softmax(Q K^T / sqrt(K) + bias) V.
 
-    Unless torch's kernel computes it, keys and values that several query heads share are not
-    copied.
+    Keys and values that several query heads share are copied for torch's kernel on a GPU and while
+    `tracing` only.
     """
     is_masked = bias is not None or not hides_nothing(mask, q.shape[2])
     is_causal = bias is None and is_plain_causal(mask, q.shape[2], k.shape[2])
@@ -74,7 +74,7 @@ def fused_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> 
     if way != "sdpa":
         bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
         return block_attention(q, k, v, bias, keeps_weights=way == "short")
-    # torch's kernel of a CPU copies no heads; an exported graph does, whose sizes are symbols
+    # asked first: while tracing, sizes are symbols, which cannot be compared
     shares = not tracing(q, k) and q.device.type == "cpu" and k.shape[1] != q.shape[1]
     if not shares:
         k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
