@@ -162,7 +162,7 @@ def configured(
     stored: the tensors by the names in the file. Raises DataError as `read` does.
     """
     family, architecture = _architecture_of(hf_config, stored.keys())
-    tensors = family.named(stored, architecture.unused, where)
+    tensors = family.named(architecture.unpacked(stored, where), architecture.unused, where)
     try:
         tensors = {**architecture.absent(hf_config, tensors), **tensors}
         config = architecture.config(hf_config, tensors.keys())
@@ -276,7 +276,7 @@ def write(
     model = float32_copy(model)
     values = {**_to_hf_config(chosen, architecture, model, ids, labels), **(settings or {})}
     tensors = {name: p.detach() for name, p in model.named_parameters()}
-    bare = to_theirs(architecture.parts(model.config), tensors)
+    bare = architecture.packed(to_theirs(architecture.parts(model.config), tensors))
     bare |= architecture.computed(model.config)
     folder.mkdir(parents=True, exist_ok=True)
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
