@@ -372,6 +372,10 @@ def _architecture_of(
     return family, architecture
 
 
+NEAREST = 3
+"""Families that an error names with their reasons: those with the fewest."""
+
+
 def fitting(config: Config, name: str | None) -> AnyFamily:
     """Return the family of this name, or the first that can represent the configuration.
 
@@ -385,9 +389,13 @@ def fitting(config: Config, name: str | None) -> AnyFamily:
     for family in fitting:
         if name in (None, family.model_type):
             return family
-    kinds = [name] if name else list(reasons)
     mismatch = f"cannot represent a {type(config).__name__.removesuffix('Config')}"
-    lines = "\n".join(f"{kind}: {', '.join(reasons.get(kind, [mismatch]))}" for kind in kinds)
+    nearest = sorted(reasons, key=lambda kind: len(reasons[kind]))
+    kinds = [name] if name else nearest[:NEAREST]
+    shown = [f"{kind}: {', '.join(reasons.get(kind, [mismatch]))}" for kind in kinds]
+    if further := 0 if name else len(nearest) - len(kinds):
+        shown.append(f"{further} further families differ in as many settings or more")
+    lines = "\n".join(shown)
     can = fitting[0].architecture(config).names[0] if fitting else ""
     raise UsageError(
         f"this model cannot be represented in Hugging Face's format:\n{lines}",
