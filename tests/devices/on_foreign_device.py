@@ -43,15 +43,7 @@ headway.base.devices.prepare = _prepared
 
 from headway.training import loop  # noqa: E402
 from tests.fixtures.searches import searches_of  # noqa: E402
-from tests.fixtures.zoo import (  # noqa: E402
-    KERNELS,
-    MODELS,
-    VOCABULARY,
-    images,
-    some_rows,
-    sources,
-    with_kernel,
-)
+from tests.fixtures.zoo import KERNELS, MODELS, VOCABULARY, images, some_rows, sources, with_kernel  # noqa: E402
 from tests.safety_net.cases import CASES, with_prerequisites  # noqa: E402
 from tests.safety_net.running import headway as command_line  # noqa: E402
 from tests.safety_net.tiny_data import write_all  # noqa: E402

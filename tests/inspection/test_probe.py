@@ -6,13 +6,7 @@ from torch import nn
 
 from headway.base.errors import UsageError
 from headway.base.settings import override
-from headway.bundle import (
-    BeamSearching,
-    Bundle,
-    ImageEncoding,
-    Probe,
-    Readout,
-)
+from headway.bundle import BeamSearching, Bundle, ImageEncoding, Probe, Readout
 from headway.inspection.beams import beam_tree
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch

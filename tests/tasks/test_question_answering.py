@@ -23,13 +23,7 @@ from headway.tasks.question_answering.model import (
     QuestionAnsweringBundle,
 )
 from headway.tasks.question_answering.question_files import Answer, Question, read_questions
-from headway.tasks.question_answering.windows import (
-    LONGEST,
-    Window,
-    best_spans,
-    covered,
-    merged,
-)
+from headway.tasks.question_answering.windows import LONGEST, Window, best_spans, covered, merged
 from headway.text import EncoderTokenizer
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 

@@ -32,10 +32,7 @@ from headway.tasks.classification.label_files import (
 )
 from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
-from headway.tasks.finetuning import (
-    ExampleFiles,
-    check_unchanged,
-)
+from headway.tasks.finetuning import ExampleFiles, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
 from headway.text import EncoderTokenizer, TextTokenizer

@@ -8,11 +8,7 @@ from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
 from headway.data.split import check_known
 from headway.data.word_targets import WordTargets
-from headway.tasks.finetuning import (
-    ExampleFiles,
-    PreparedExamples,
-    check_unchanged,
-)
+from headway.tasks.finetuning import ExampleFiles, PreparedExamples, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.tagging.config import TagDataConfig
 from headway.tasks.tagging.model import TagReader
