@@ -22,16 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.goals import kind
-from bench.report import (
-    FUNCTIONS,
-    Row,
-    RowsOfDay,
-    as_json,
-    command_line,
-    processor,
-    shown,
-    today,
-)
+from bench.report import FUNCTIONS, Row, RowsOfDay, as_json, command_line, processor, shown, today
 from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
 from headway.base.files import write_file

@@ -24,14 +24,7 @@ import torch
 
 from bench.report import Point, Row
 from bench.sides import Answer, Settings, Side, Worker
-from headway.attention import (
-    Kernel,
-    LinearDot,
-    LinearElu,
-    Mask,
-    ScaledDot,
-    SlidingWindow,
-)
+from headway.attention import Kernel, LinearDot, LinearElu, Mask, ScaledDot, SlidingWindow
 from headway.transforms import fast
 from headway.transforms.fast.dot import FusedDot
 

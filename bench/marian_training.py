@@ -34,7 +34,7 @@ from headway.data.stream import ByTokens
 from headway.evaluation import score_translations
 from headway.runs.recipes import saved
 from headway.tasks import registry
-from headway.tasks.opening import expect, load
+from headway.tasks.opening import load
 from headway.tasks.translation.batches import TranslationBatch, collate, collate_sources
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
@@ -78,7 +78,7 @@ def print_speed(run: Path, steps: int, dtype: str, attention: str) -> None:
 
 def compare(run: Path, seconds: float) -> tuple[Trained, Trained]:
     """Train MarianMT for that time; return the run's model and MarianMT."""
-    config, bundle = saved(run), expect(TranslatorBundle, load(run), run)
+    config, bundle = saved(run), load(run, kind=TranslatorBundle)
     tokenizers: TokenizerPair = bundle.tokenizer
     torch.manual_seed(config.training.seed)
     model, steps = train(marian(config, tokenizers), run, config, tokenizers, seconds)

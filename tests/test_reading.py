@@ -10,17 +10,8 @@ import sys
 
 import pytest
 
-from headway.base.errors import (
-    DataError,
-    HeadwayError,
-    UsageError,
-)
-from headway.base.files import (
-    lock,
-    parse_json,
-    read_bytes,
-    read_json,
-)
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.files import lock, parse_json, read_bytes, read_json
 from tests.fixtures.cpu_time import within
 
 

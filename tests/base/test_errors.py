@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from headway.base.errors import (
-    DataError,
-    HeadwayError,
-    OutOfMemory,
-    UsageError,
-    closest,
-)
+from headway.base.errors import DataError, HeadwayError, OutOfMemory, UsageError, closest
 
 
 def test_an_error_has_three_parts_on_three_lines_and_an_exit_code():

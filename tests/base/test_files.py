@@ -8,9 +8,7 @@ import os
 import pytest
 from tests.fixtures.crashes import names
 
-from headway.base.errors import (
-    HeadwayError,
-)
+from headway.base.errors import HeadwayError
 from headway.base.files import check_new_file, write_file
 
 

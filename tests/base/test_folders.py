@@ -12,18 +12,9 @@ import warnings
 import pytest
 from tests.fixtures.crashes import die_at, in_child, names
 
-from headway.base.errors import (
-    DataError,
-    HeadwayError,
-    UsageError,
-)
+from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import read_json, remove_unfinished_files, write_file
-from headway.base.folders import (
-    new_folder,
-    newest_verified,
-    replaced_folder,
-    verify_folder,
-)
+from headway.base.folders import new_folder, newest_verified, replaced_folder, verify_folder
 
 
 def make(path, content=b"weights" * 9, number=3):

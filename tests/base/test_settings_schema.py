@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
+from tests.fixtures.json_schemas import validator as validator_of
 
 from headway.base.config_files import write_yaml
 from headway.base.errors import UsageError
@@ -20,9 +20,7 @@ RECIPES = [name for entry in OWN.values() for name in entry.recipes]
 
 
 def validator(name):
-    schema = schema_of(recipe(name), name)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
+    return validator_of(schema_of(recipe(name), name))
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -9,12 +9,7 @@ from headway.base.errors import DataError, UsageError
 from headway.data.split import SPLITS
 from headway.datasets import interface_strings
 from headway.datasets.fetch import fetch
-from headway.datasets.interface_strings import (
-    StringOptions,
-    fetch_strings,
-    jed_pairs,
-    untranslated,
-)
+from headway.datasets.interface_strings import StringOptions, fetch_strings, jed_pairs, untranslated
 from headway.tasks.translation.documents.opening import open_document
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from headway.tasks.translation.pairs.splits import locate

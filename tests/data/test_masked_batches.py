@@ -9,11 +9,7 @@ import pytest
 from headway.base.errors import DataError
 from headway.data.documents import Part, read_documents
 from headway.data.padding import IGNORED
-from headway.tasks.masked_language_modeling.data import (
-    LONGEST,
-    SentenceCorpus,
-    prepare_sentences,
-)
+from headway.tasks.masked_language_modeling.data import LONGEST, SentenceCorpus, prepare_sentences
 from headway.tasks.masked_language_modeling.masked_batches import (
     evaluation_batches,
     predictions_per_sequence,

@@ -11,13 +11,7 @@ from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.data import token_shards
 from headway.data.documents import read_documents
 from headway.data.text_corpus import joined, prepare_text, split_end
-from headway.data.token_shards import (
-    Reading,
-    TokenShards,
-    make_shards,
-    planned_tokens,
-    sample_of,
-)
+from headway.data.token_shards import Reading, TokenShards, make_shards, planned_tokens, sample_of
 from headway.text import TextBPE, load_tokenizer
 from tests.fixtures.manifests import reseal
 from tests.fixtures.two_ended_tokenizer import TwoEnds

@@ -26,8 +26,8 @@ from headway.decoding import (
     TopP,
     Typical,
     WithinVocabulary,
-    apply_rules,
 )
+from tests.fixtures.written_language import apply_rules
 
 INF = math.inf
 V = 9

@@ -32,6 +32,7 @@ from headway.decoding import (
 from tests.fixtures.searches import greedy_search
 from tests.fixtures.written_language import (
     EOS,
+    apply_rules,
     chi_square_deviation,
     gpt,
     output_probabilities,
@@ -87,7 +88,6 @@ def test_the_output_of_a_row_does_not_depend_on_the_batch(name, kind):
 @pytest.mark.parametrize("name", RULES)
 def test_samples_do_not_depend_on_the_cache(name):
     """Whole forward passes give the same samples and the same log-probabilities."""
-    from headway.decoding import apply_rules
     from headway.decoding.sampling import choose
 
     model, prompts, config = gpt(2), some_prompts(5, seed=3), sampling(RULES[name], alternatives=3)

@@ -1,8 +1,8 @@
 """Runs tasks and searches on the device of `tests/fixtures/foreign_device.py`, in this process.
 
-`python -m tests.devices.on_foreign_device OUTPUT [tasks] [commands] [gradients] [MODEL ...]` writes
-what it measured as JSON: of all tasks, and of every search of these models. The device cannot be
-removed from a process, so the tests start one that does everything.
+`python -m tests.devices.on_foreign_device OUTPUT [tasks|third] [commands] [gradients] [MODEL ...]`
+writes what it measured as JSON: of all tasks or of every third one, and of every search of these
+models. The device cannot be removed from a process, so the tests start one that does everything.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,7 @@ headway.base.devices.prepare = _prepared
 
 from headway.training import loop  # noqa: E402
 from tests.fixtures.searches import searches_of  # noqa: E402
-from tests.fixtures.zoo import (  # noqa: E402
-    KERNELS,
-    MODELS,
-    VOCABULARY,
-    images,
-    some_rows,
-    sources,
-    with_kernel,
-)
+from tests.fixtures.zoo import KERNELS, MODELS, VOCABULARY, images, some_rows, sources, with_kernel  # noqa: E402
 from tests.safety_net.cases import CASES, with_prerequisites  # noqa: E402
 from tests.safety_net.running import headway as command_line  # noqa: E402
 from tests.safety_net.tiny_data import write_all  # noqa: E402
@@ -95,8 +88,9 @@ def check_the_device() -> None:
         assert transfers.waits.total() == 1, (name, transfers)
 
 
-def tasks() -> dict[str, Any]:
-    """For each task: the waits of its second training step, and the error of its run, if any."""
+def tasks(every: int = 1) -> dict[str, Any]:
+    """For each task, or every n-th: the waits of its second training step, and the error of its
+    run, if any."""
     steps: list[Transfers] = []
     plain = loop._Loop.step
 
@@ -111,7 +105,7 @@ def tasks() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         write_all(Path(name))
         of_task = {case.case: task for task, case in EVERY.items() if case.case in CASES}
-        for case_name in with_prerequisites(list(of_task)):
+        for case_name in with_prerequisites(list(of_task)[::every]):
             steps.clear()
             error = _error(lambda case_name=case_name: _run(case_name))
             waits = dict(steps[-1].waits) if steps else {}
@@ -243,7 +237,8 @@ def _steps_counted(model: Any) -> Iterator[list[int]]:
 if __name__ == "__main__":
     output, *names = sys.argv[1:]
     check_the_device()
-    parts = {"tasks": tasks, "commands": commands, "gradients": gradients}
+    third = partial(tasks, every=3)
+    parts = {"tasks": tasks, "third": third, "commands": commands, "gradients": gradients}
     report = {name: parts[name]() for name in names if name in parts}
     report["searches"] = searches(name for name in names if name not in parts)
     Path(output).write_text(json.dumps(report), encoding="utf-8")

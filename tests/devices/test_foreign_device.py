@@ -39,19 +39,23 @@ def measured(names: Sequence[str], folder: Path) -> dict[str, Any]:
     return dict(MEASURED[key])
 
 
+def test_a_third_of_the_tasks_trains_and_predicts_there_and_awaits_it_once_a_step(tmp_path):
+    of_tasks = measured(["third", *FEW], tmp_path)["third"]
+    assert len(of_tasks) > 4
+    check_tasks(of_tasks)
+
+
+@pytest.mark.slow
 def test_every_task_trains_saves_evaluates_and_predicts_there_and_awaits_it_once_a_step(tmp_path):
     from tests.tasks.every import EVERY, OUTSIDE
 
-    of_tasks = measured(["tasks", *FEW], tmp_path)["tasks"]
+    of_tasks = measured(["tasks"], tmp_path)["tasks"]
     assert of_tasks.keys() >= EVERY.keys() - set(OUTSIDE)
-    for name, task in of_tasks.items():
-        assert task["error"] is None, f"{name}: {task['error']}"
-        if name != "reward":  # it samples answers in each step, and reads their tokens
-            assert sum(task["waits"].values()) == 1, f"{name}: {task['waits']}"
+    check_tasks(of_tasks)
 
 
 def test_searches_of_some_models_find_the_same_and_await_it_as_promised(tmp_path):
-    check_searches(measured(["tasks", *FEW], tmp_path)["searches"], FEW)
+    check_searches(measured(["third", *FEW], tmp_path)["searches"], FEW)
 
 
 @pytest.mark.slow
@@ -73,6 +77,13 @@ def test_gradients_of_every_model_and_kernel_are_the_cpus_and_await_nothing(tmp_
     assert len(gradients) > 150
     for name, found in gradients.items():
         assert found["difference"] < 1e-3 and not found["waits"], f"{name}: {found}"
+
+
+def check_tasks(of_tasks: dict[str, Any]) -> None:
+    for name, task in of_tasks.items():
+        assert task["error"] is None, f"{name}: {task['error']}"
+        if name != "reward":  # it samples answers in each step, and reads their tokens
+            assert sum(task["waits"].values()) == 1, f"{name}: {task['waits']}"
 
 
 def check_searches(searches: dict[str, Any], models: Sequence[str]) -> None:

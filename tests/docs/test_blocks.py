@@ -15,14 +15,7 @@ import shutil
 import pytest
 
 from tests.fixtures.block_runner import RUNS, PageRunner, check_command, check_output
-from tests.fixtures.pages import (
-    RUN,
-    blocks,
-    commands,
-    marks_of_page,
-    name_of,
-    page_paths,
-)
+from tests.fixtures.pages import RUN, blocks, commands, marks_of_page, name_of, page_paths
 from tests.fixtures.snippets import wrong_calls
 
 LANGUAGES = {*RUN, "text", "json", "yaml", "toml", "markdown", "{toctree}", "{include}", "{live}"}

@@ -134,6 +134,7 @@ def test_scores_are_those_of_headway_eval_and_the_best_are_bold(compared):
     assert "Lower is better: nats." in done.stdout
 
 
+@pytest.mark.slow
 def test_models_of_any_task_are_compared(tmp_path):
     text = "".join(f"the {a} eats {b} at home\n" for a in ("fox", "dog", "owl") for b in "xyz") * 20
     (tmp_path / "t.txt").write_text(text)

@@ -12,13 +12,7 @@ import pytest
 
 from headway.base.folders import verify_folder
 from headway.cli.main import main
-from tests.fixtures.command_line import (
-    headway,
-    headway_process,
-    start,
-    train_words,
-    write_corpus,
-)
+from tests.fixtures.command_line import headway, headway_process, start, train_words, write_corpus
 from tests.fixtures.ended_runs import final, is_same_end
 from tests.fixtures.manifests import flip_one_bit
 

@@ -42,6 +42,7 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "12"))
     run_headway(*train("halves", "--steps", "5"))

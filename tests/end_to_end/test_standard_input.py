@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from headway.base.errors import DataError
-from headway.bundle import (
-    EncoderBundle,
-    TextBundle,
-)
+from headway.bundle import EncoderBundle, TextBundle
 from headway.data.formats.lines import LINE_LIMIT, read_lines
 from headway.models import (
     GPT,

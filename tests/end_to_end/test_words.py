@@ -119,6 +119,7 @@ def test_runs_and_settings_of_word_vectors_are_printed(run_headway):
     assert "training.subsample" in every and "data.source" not in every
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", ["skip-gram", "cbow", "next-word"])
 def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway, kind):
     options = ("--model.kind", kind, "--data.held-out", "0.1")

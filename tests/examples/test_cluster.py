@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
@@ -16,6 +15,7 @@ from headway.cli.main import application
 from tests.fixtures.cluster_schemas import JOB_SET, TRAIN_JOB
 from tests.fixtures.command_line import train_words, write_corpus
 from tests.fixtures.ended_runs import final
+from tests.fixtures.json_schemas import validate
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "examples" / "cluster"
@@ -52,7 +52,7 @@ def flags_of(words: list[str]) -> object:
 
 def test_the_train_job_has_the_form_of_kubeflow_and_starts_a_run():
     job = of_file("trainjob.yaml")
-    jsonschema.validate(job, TRAIN_JOB)
+    validate(job, TRAIN_JOB)
     trainer = job["spec"]["trainer"]
     assert trainer["command"] == ["torchrun", "-m", "headway", "--"]
     assert flags_of(trainer["args"]).run == "/data/runs/big"
@@ -62,7 +62,7 @@ def test_the_train_job_has_the_form_of_kubeflow_and_starts_a_run():
 
 def test_the_job_set_has_its_form_and_its_first_pod_has_the_name_that_all_connect_to():
     job_set = of_file("jobset.yaml")
-    jsonschema.validate(job_set, JOB_SET)
+    validate(job_set, JOB_SET)
     (group,) = job_set["spec"]["replicatedJobs"]
     pods = group["template"]["spec"]
     (container,) = pods["template"]["spec"]["containers"]
@@ -86,8 +86,10 @@ def test_the_job_set_has_its_form_and_its_first_pod_has_the_name_that_all_connec
 def test_a_field_that_does_not_exist_or_is_missing_is_refused(schema, name, change):
     job = of_file(name)
     change(job)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(job, schema)
+    from jsonschema import ValidationError
+
+    with pytest.raises(ValidationError):
+        validate(job, schema)
 
 
 RAY = """

@@ -122,6 +122,7 @@ def test_the_learners_line_is_shown(tmp_path):
     assert "AttributeError" in done.stdout and "headway/exercises" not in done.stdout
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("at_import", [False, True])
 def test_an_infinite_loop_is_stopped(tmp_path, monkeypatch, at_import):
     monkeypatch.setattr("headway.cli.exercise_check.CHECK_LIMIT", 1.0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headway.base.errors import UsageError
-from headway.inspection.beams import beam_tree, candidate_tree
+from headway.inspection.beams import candidate_tree, search_tree
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
 from tests.fixtures.captioners import PIXELS
@@ -39,7 +39,7 @@ def test_observing_a_search_does_not_change_its_hypotheses(name, settings):
 def test_a_tree_has_every_log_probability_and_the_path_of_the_winner(beam):
     bundle = translator()
     source = "the fox eats the lemon"
-    leaves = beam_tree(bundle, source, beam=beam)
+    leaves, _ = search_tree(bundle, source, beam=beam)
     (best,) = bundle.search([source], beam=beam)[0]
     side = bundle.tokenizer.target
     path = [leaf for leaf in leaves if leaf.chosen]
@@ -111,8 +111,8 @@ def test_a_candidate_of_two_groups_is_one_node():
 
 def test_searches_without_a_tree_are_refused():
     with pytest.raises(UsageError, match="gives no search tree: at least two beams"):
-        beam_tree(translator(), "two dogs", beam=1)
+        search_tree(translator(), "two dogs", beam=1)
     with pytest.raises(UsageError, match="language model does not use beam search"):
-        beam_tree(gpt(), "the fox")
+        search_tree(gpt(), "the fox")
     with pytest.raises(UsageError, match="a single text and a beam width above 1"):
         translator().search(["a", "b"], observe=print)

@@ -6,14 +6,8 @@ from torch import nn
 
 from headway.base.errors import UsageError
 from headway.base.settings import override
-from headway.bundle import (
-    BeamSearching,
-    Bundle,
-    ImageEncoding,
-    Probe,
-    Readout,
-)
-from headway.inspection.beams import beam_tree
+from headway.bundle import BeamSearching, Bundle, ImageEncoding, Probe, Readout
+from headway.inspection.beams import search_tree
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
@@ -171,9 +165,9 @@ def test_an_input_that_a_bundle_does_not_read_is_refused(make, inputs, keywords,
 
 def test_a_tree_is_of_an_input_that_the_bundle_reads():
     with pytest.raises(UsageError, match="no output languages"):
-        beam_tree(translator(), "two dogs", language="de")
+        search_tree(translator(), "two dogs", language="de")
     with pytest.raises(UsageError, match="not empty"):
-        beam_tree(translator(), " ")
+        search_tree(translator(), " ")
 
 
 class WordNumbers(Bundle):

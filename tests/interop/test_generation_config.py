@@ -53,6 +53,7 @@ def set_generation(folder, values):
     path.write_text(json.dumps(merged))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("values", SEARCHES, ids=lambda values: "-".join(values))
 def test_a_folder_translates_as_generate_with_its_own_settings(values, translator):
     set_generation(translator, values)

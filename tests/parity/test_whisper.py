@@ -113,6 +113,7 @@ def test_greedy_tokens_are_those_of_generate(pair, language, translate, seed):
     assert ours == [token for token in expected[len(prompt) :] if token != end]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seconds", [2.0, 5.3, 9.0])
 @pytest.mark.parametrize("seed", [3, 4])
 def test_segments_with_times_are_those_of_generate(tmp_path, seconds, seed):

@@ -23,14 +23,7 @@ from headway.serving.engine import (
     at_once,
 )
 from headway.transforms.fast.table import prepare_for_inference
-from tests.fixtures.engine_jobs import (
-    WORDS,
-    Box,
-    check_mixed,
-    engine_of,
-    generation,
-    run_mixed,
-)
+from tests.fixtures.engine_jobs import WORDS, Box, check_mixed, engine_of, generation, run_mixed
 from tests.fixtures.model_server import language_model
 
 EXACT = {"model_dim": 64, "num_heads": 2, "ffn_dim": 128}

@@ -6,11 +6,7 @@ import time
 import pytest
 
 from tests.fixtures import bundles
-from tests.fixtures.model_server import (
-    language_model,
-    running,
-    seconds_of_health,
-)
+from tests.fixtures.model_server import language_model, running, seconds_of_health
 
 MODELS = {
     "gpt": language_model(),

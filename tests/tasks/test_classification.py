@@ -265,6 +265,7 @@ def test_the_backbone_is_the_language_model_to_start_from(first, texts, tmp_path
     assert all(row[-1] == start.tokenizer.eos for row in data.train.rows)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "settings",
     [{}, {"training__recompute": True, "training__average": 0.9}, {"training__auxiliary": 0.0}],

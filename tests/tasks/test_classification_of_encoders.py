@@ -214,6 +214,7 @@ def test_a_run_resumes_with_its_resolved_settings(encoder, tables, tmp_path):
         check_same(tmp_path / "run", changed)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

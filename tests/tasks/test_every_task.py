@@ -179,6 +179,7 @@ def test_it_is_inspected(name, folder, run):
     (folder / "page.html").unlink()
 
 
+@pytest.mark.turns(2)
 def test_it_is_exported_where_hugging_face_has_such_models(name, folder, run, tmp_path):
     out = str(tmp_path / "hf")
     process = headway("export", str(run), "--to", "hf", "--output", out, cwd=folder, check=None)

@@ -19,11 +19,7 @@ from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling import task as language_modeling
 from headway.tasks.language_modeling.config import batch_on
-from headway.tasks.language_modeling.data import (
-    PreparedLanguage,
-    check_sources,
-    prepare_language,
-)
+from headway.tasks.language_modeling.data import PreparedLanguage, check_sources, prepare_language
 from headway.tasks.language_modeling.task import language_job
 from headway.tasks.opening import load_as
 from headway.text import CharacterTokenizer, TextBPE

@@ -168,6 +168,7 @@ def test_without_sentence_pairs_no_score_of_pairs_is_reported(story, tmp_path):
     assert load(tmp_path / "run").config.next_sentence is False
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("texts", [1, 2])
 def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_path, capsys, texts):
     """The evaluation of the saved model equals that of the step it was saved at, in every number

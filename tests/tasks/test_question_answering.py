@@ -23,13 +23,7 @@ from headway.tasks.question_answering.model import (
     QuestionAnsweringBundle,
 )
 from headway.tasks.question_answering.question_files import Answer, Question, read_questions
-from headway.tasks.question_answering.windows import (
-    LONGEST,
-    Window,
-    best_spans,
-    covered,
-    merged,
-)
+from headway.tasks.question_answering.windows import LONGEST, Window, best_spans, covered, merged
 from headway.text import EncoderTokenizer
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
@@ -259,6 +253,7 @@ def test_an_encoder_with_one_token_type_answers_questions_too(texts, tmp_path):
     assert len(load(tmp_path / "run").answer("who ?", "sings Bo Nash")) == 1
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("settings", [{}, {"training__recompute": True, "training__average": 0.9}])
 def test_a_run_in_two_halves_equals_an_uninterrupted_run(start, texts, tmp_path, settings):
     settings["model__dropout"] = 0.1

@@ -185,6 +185,7 @@ def test_parts_of_speech_are_scored_by_accuracy_and_have_no_spans(start, tmp_pat
     ]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("settings", [{}, {"training__recompute": True, "training__average": 0.9}])
 def test_a_run_in_two_halves_equals_an_uninterrupted_run(start, texts, tmp_path, settings):
     settings["model__dropout"] = 0.1

@@ -136,6 +136,7 @@ def run_with_held_out_lines(folder, kind: str):
     return folder / "run"
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, kind, capsys):
     run = run_with_held_out_lines(tmp_path, kind)

@@ -18,13 +18,7 @@ from headway.tasks.translation.batches import collate
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import prepare
 from headway.tasks.translation.random_splits import RandomSplits
-from headway.text import (
-    TextUnigram,
-    Tokenizer,
-    TokenizerPair,
-    UnigramTokenizer,
-    load_tokenizer,
-)
+from headway.text import TextUnigram, Tokenizer, TokenizerPair, UnigramTokenizer, load_tokenizer
 from headway.text.unigram_sampling import Lattice, UnigramSampling, best_segmentation
 from headway.text.unigram_training import _Corpus, _losses, _maximised, learn_unigram
 from tests.fixtures.command_line import sentences

@@ -33,6 +33,7 @@ def wait_for_process_1(sleep):
     return run
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_stuck_process_is_named_with_what_the_others_wait_for(tmp_path, is_stopped):
     def stop(watch):

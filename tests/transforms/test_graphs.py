@@ -26,7 +26,7 @@ from tests.fixtures.zoo import MODELS, VOCABULARY, some_rows
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("kind", ["fast", "plain"])
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.usefixtures("attention_path")

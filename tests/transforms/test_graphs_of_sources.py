@@ -10,7 +10,7 @@ from tests.fixtures.zoo import some_rows
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(10)
 @pytest.mark.parametrize("kind", ["fast", "plain"])
 @pytest.mark.parametrize("name", OF_SOURCES)
 @pytest.mark.usefixtures("attention_path")
@@ -24,7 +24,7 @@ def test_every_search_finds_what_it_finds_with_ordinary_steps(name, kind):
         assert is_exempt or EmulatedGraph.replays > before, f"{search} did not use graphs"
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", OF_SOURCES)
 @pytest.mark.usefixtures("attention_path")
 def test_logits_after_sources_are_those_of_ordinary_steps_whatever_happens_to_the_state(name):

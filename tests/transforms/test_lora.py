@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import headway
 from headway.bundle import TextBundle
 from headway.models import parameter_count
-from headway.transforms import LoRALinear, lora, lora_state, merge_lora, recompute
+from headway.transforms import LoRALinear, lora, merge_lora, recompute
 from headway.transforms.quantize import NUMBERS
 from tests.fixtures import bundles, zoo
 from tests.fixtures.rounding import gpt
@@ -18,6 +18,13 @@ from tests.fixtures.rounding import gpt
 ADAPTABLE = [n for n in zoo.MODELS if n != "rnn without attention"]
 READ = torch.tensor([[1, 5, 9], [1, 3, 8]])
 ROWS = [[4, 5, 6, 2], [7, 2]]
+
+
+def lora_state(model: nn.Module) -> dict[str, Tensor]:
+    """The adapters alone, by name."""
+    return {
+        n: p.detach() for n, p in model.named_parameters() if n.endswith((".lora_a", ".lora_b"))
+    }
 
 
 def logits(name: str, model: nn.Module) -> Tensor:

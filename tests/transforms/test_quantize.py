@@ -17,14 +17,7 @@ from headway.base.folders import MANIFEST
 from headway.blocks import FeedForward
 from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
-from headway.transforms import (
-    dequantize,
-    fast,
-    is_quantized,
-    lora,
-    merge_lora,
-    quantize,
-)
+from headway.transforms import dequantize, fast, is_quantized, lora, merge_lora, quantize
 from headway.transforms.fast import loops
 from headway.transforms.fast.linear import LOOPED_ROWS
 from headway.transforms.fast.memory import contiguous_parameters

@@ -120,6 +120,13 @@ def section(config_class: type[T], *, after: str | None = None) -> T:
     return dataclasses.field(default_factory=config_class, metadata={"after": after})
 
 
+def sizes_inside(
+    name: str, sizes: Mapping[str, Mapping[str, object]]
+) -> dict[str, dict[str, object]]:
+    """Return the named sizes of a configuration for one that has it as the section `name`."""
+    return {size: flatten(values, f"{name}.") for size, values in sizes.items()}
+
+
 def is_section(value: object) -> TypeGuard[Configuration]:
     """Whether the value of a field is a nested configuration, not a setting."""
     return dataclasses.is_dataclass(value)

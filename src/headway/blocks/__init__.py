@@ -42,9 +42,7 @@ from headway.blocks.positions import Added as Added
 from headway.blocks.positions import Concatenated as Concatenated
 from headway.blocks.positions import LearnedTable as LearnedTable
 from headway.blocks.positions import NoPositions as NoPositions
-from headway.blocks.positions import Positions as Positions
 from headway.blocks.positions import SinusoidalTable as SinusoidalTable
-from headway.blocks.positions_2d import GridPositions as GridPositions
 from headway.blocks.positions_2d import LearnedGrid as LearnedGrid
 from headway.blocks.positions_2d import NoGrid as NoGrid
 from headway.blocks.positions_2d import SinusoidalGrid as SinusoidalGrid

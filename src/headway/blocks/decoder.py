@@ -22,14 +22,7 @@ from typing import cast
 
 from torch import nn
 
-from headway.attention import (
-    KeyValueCache,
-    KeyValues,
-    LayerCache,
-    Mask,
-    MultiHeadAttention,
-    Step,
-)
+from headway.attention import KeyValueCache, KeyValues, LayerCache, Mask, MultiHeadAttention, Step
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.residual import Residual
 from headway.blocks.stack import Stack

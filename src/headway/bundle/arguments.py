@@ -30,6 +30,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
     NoneType: ("None", "None"),
     Path: ("a path", "paths"),
     os.PathLike: ("a path", "paths"),
+    type: ("a class", "classes"),
 }
 """Type -> the words for one value of it, and for several."""
 
@@ -119,7 +120,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return value is None
     if hint in (Path, os.PathLike) or origin is os.PathLike:
         return isinstance(value, os.PathLike)
-    if origin in (Callable, Mapping) or hint in (str, bool):
+    if origin in (Callable, Mapping, type) or hint in (str, bool):
         return isinstance(value, origin or hint)
     return not _is_class(hint) or isinstance(value, hint)
 

@@ -16,13 +16,7 @@ from headway.bundle.files import check_vocabulary_size
 from headway.bundle.forward_pass import Attending, ForwardPass
 from headway.bundle.probe import Probe, next_token_readout
 from headway.bundle.with_reader import StoredBundle
-from headway.decoding import (
-    Continuation,
-    GenerationConfig,
-    ModelDraft,
-    generate,
-    stream,
-)
+from headway.decoding import Continuation, GenerationConfig, ModelDraft, generate, stream
 from headway.interop import NO_SETTINGS, FolderSettings, GenerationDefaults, Kind
 from headway.models import GPT
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words

@@ -8,13 +8,7 @@ from headway.base.errors import UsageError
 from headway.base.settings import setting, with_default
 from headway.cli.flags import OUTPUT, as_flags
 from headway.data.documents import Split
-from headway.data.token_shards import (
-    Reading,
-    TokenShards,
-    make_shards,
-    planned_tokens,
-    sample_of,
-)
+from headway.data.token_shards import Reading, TokenShards, make_shards, planned_tokens, sample_of
 from headway.tasks.language_modeling.config import LanguageDataConfig
 from headway.tasks.language_modeling.data import check_tokenizer, named_tokenizer
 from headway.terminal.console import data, data_json, program, say, talk

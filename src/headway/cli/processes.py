@@ -21,7 +21,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from headway.base.errors import UsageError
 from headway.base.ranks import ANOTHER_FAILED, LAUNCHED, size_of_world
 from headway.terminal.console import program, say
-from headway.training.signals import STOPS
+from headway.training.signals import stops_handled
 
 RESTARTS = 3
 """Maximum number of restarts, each of which follows on less than `WELL` seconds of work."""
@@ -139,12 +139,8 @@ def _forwarded(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[list[int
         for child in children:
             child.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in STOPS}
-    try:
+    with stops_handled(forward):
         yield stops
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _ended(

@@ -7,13 +7,15 @@ words is a near copy only of a text that has no other words.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 WORDS = 13
 FEWEST = 8
 """Words in a row below which sharing them is chance."""
 _WORD = re.compile(r"\w+")
+Example = TypeVar("Example")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,12 @@ class Sides:
     train: Iterable[str]
     held_out: Iterable[str]
     are_texts: bool = True
+
+
+def sides_of(splits: Iterable[Iterable[Example]], content: Callable[[Example], str]) -> Sides:
+    """Return the texts of the training examples and of the held-out examples."""
+    train, held_out = splits
+    return Sides(train=map(content, train), held_out=map(content, held_out))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,6 +93,13 @@ def split_of(text: str) -> str:
     return "test" if percentile < 10 else "valid" if percentile < 15 else "train"
 
 
+def majority_baseline(labels: Iterable[str]) -> str:
+    """Describe the accuracy of always predicting the most frequent label."""
+    counts = Counter(labels)
+    label, count = counts.most_common(1)[0]
+    return f"majority baseline ({label!r}): accuracy {count / counts.total():.1%}"
+
+
 def check_sides(
     train: Sequence[T],
     valid: Sequence[T],

@@ -16,13 +16,7 @@ from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.layer_contrast import LayerContrast, layer_contrast
 from headway.decoding.rule import Rule
 from headway.decoding.rules import WithinVocabulary
-from headway.decoding.sampling import (
-    Reason,
-    Row,
-    Sampling,
-    open_rows,
-    sample_search,
-)
+from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample_search
 from headway.decoding.search import Limits, Search, run, steps
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer

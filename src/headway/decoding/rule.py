@@ -82,19 +82,6 @@ def check_choice(best: float, rules: Sequence[Rule], written: PartialOutput) -> 
     raise not_finite(f" after tokens {after}")
 
 
-def apply_rules(
-    rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-) -> Float[Tensor, "N V"]:
-    """Return the logits after all rules. Raises UsageError if every token of a row is forbidden.
-
-    The CPU waits for a GPU; searches that read tokens anyway check what they read.
-    """
-    logits = ruled_logits(rules, logits, written)
-    for best, output in zip(logits.amax(-1).tolist(), written, strict=True):
-        check_choice(best, rules, output)
-    return logits
-
-
 def not_finite(where: str = "") -> DataError:
     """Return the error for logits of NaN or +inf, from which no token can be chosen."""
     return DataError(

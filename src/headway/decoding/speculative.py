@@ -16,15 +16,7 @@ from headway.base.shapes import Float, Tensor
 from headway.base.transfers import read, upload
 from headway.data.padding import padded
 from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
-from headway.decoding.sampling import (
-    Row,
-    Sampling,
-    choose,
-    draw,
-    read_prompts,
-    record,
-    uniform,
-)
+from headway.decoding.sampling import Row, Sampling, choose, draw, read_prompts, record, uniform
 from headway.models.contracts import DecodeState, LanguageStepper, Stepper
 
 

@@ -2,14 +2,7 @@
 
 import torch
 
-from headway.attention import (
-    KeyValues,
-    LayerCache,
-    Mask,
-    MultiHeadAttention,
-    ScaledDot,
-    Step,
-)
+from headway.attention import KeyValues, LayerCache, Mask, MultiHeadAttention, ScaledDot, Step
 from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal

@@ -15,14 +15,7 @@ import torch
 from torch import nn
 
 from headway.base.shapes import Tensor
-from headway.exporting.traced import (
-    Captioning,
-    Decoding,
-    Encoding,
-    Reading,
-    Seeing,
-    Writing,
-)
+from headway.exporting.traced import Captioning, Decoding, Encoding, Reading, Seeing, Writing
 from headway.models import (
     GPT,
     Bert,

@@ -12,14 +12,7 @@ from torch import nn
 from headway.attention.cache import check_rewind
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.exporting.without_weights import Method, Session, language_methods
-from headway.models import (
-    GPT,
-    Bert,
-    Captioner,
-    TextEmbedder,
-    Transcriber,
-    Translator,
-)
+from headway.models import GPT, Bert, Captioner, TextEmbedder, Transcriber, Translator
 from headway.training.objectives.cross_entropy import KnownLogits
 
 FROM_CLASS_TOKEN = "from_class_token"

@@ -27,13 +27,7 @@ from headway.exporting.families import graphs_of
 from headway.exporting.graphs import Graph
 from headway.exporting.methods_by_graphs import Sessions
 from headway.exporting.onnx.writing import quietly, traced_inputs
-from headway.exporting.pt2_loaders import (
-    CPP_FILE,
-    PACKAGE,
-    PYTHON_FILE,
-    cpp_loader,
-    python_loader,
-)
+from headway.exporting.pt2_loaders import CPP_FILE, PACKAGE, PYTHON_FILE, cpp_loader, python_loader
 from headway.exporting.target import Progress, Running, Runtimes, Target
 from headway.exporting.without_weights import Session
 

@@ -9,21 +9,15 @@ from headway.decoding import Candidate
 from headway.inspection.document import Leaf
 
 
-def beam_tree(
+def search_tree(
     bundle: Bundle, input: object, *, language: str | None = None, beam: int = 4
-) -> list[Leaf]:
-    """Return all candidates of the beam search for a translation or caption, parents first.
+) -> tuple[list[Leaf], list[int]]:
+    """Return all candidates of the beam search for a translation or caption, parents first, and the
+    token ids of the output.
 
     Raises UsageError for models without beam search, and for fewer than two beams.
     """
     bundle.check_input(input, language=language)
-    return search_tree(bundle, input, language=language, beam=beam)[0]
-
-
-def search_tree(
-    bundle: Bundle, input: object, *, language: str | None = None, beam: int = 4
-) -> tuple[list[Leaf], list[int]]:
-    """Return the nodes of `beam_tree`, and the token ids of the output."""
     if beam < 2:
         raise UsageError(
             f"{beam=} gives no search tree: at least two beams are needed",

@@ -14,13 +14,7 @@ from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, quoted, step
 from headway.inspection.top_predictions import most_probable_predictions
-from headway.inspection.tracing import (
-    Trace,
-    attention_in,
-    call_of,
-    stream_of,
-    traced,
-)
+from headway.inspection.tracing import Trace, attention_in, call_of, stream_of, traced
 from headway.inspection.walk_attention import Around, attention_steps, norm_step, residual_step
 from headway.inspection.walk_input import input_steps
 from headway.transforms.twins import plain_class

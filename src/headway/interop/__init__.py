@@ -29,15 +29,7 @@ from headway.interop.hf_export_images import (
     write_image_model,
 )
 from headway.interop.hf_export_translator import write_translator
-from headway.interop.hf_folders import (
-    FAMILIES,
-    Model,
-    build,
-    fitting,
-    read,
-    read_labels,
-    write,
-)
+from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, read_labels, write
 from headway.interop.image_text_tokenizers import read_paired_texts
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens

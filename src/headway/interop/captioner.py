@@ -24,15 +24,7 @@ from headway.interop.decoders.kind import HEAD, POSITIONS
 from headway.interop.decoders.kind import WORDS as OUR_WORDS
 from headway.interop.hf_config import ACTIVATIONS, HFConfig
 from headway.interop.ignored_keys import CONFIG
-from headway.interop.weight_names import (
-    Architecture,
-    Family,
-    Part,
-    Table,
-    layers,
-    needs,
-    prefixed,
-)
+from headway.interop.weight_names import Architecture, Family, Part, Table, layers, needs, prefixed
 from headway.models import CaptionerConfig, GPTConfig, ViTClassifierConfig, ViTConfig
 
 ImageFamily = Family[ViTConfig | ViTClassifierConfig]

@@ -13,20 +13,11 @@ from tokenizers import decoders, models, processors
 from headway.base.errors import HeadwayError, UsageError
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
-from headway.interop.hf_folders import (
-    TextModel,
-    write,
-    write_generation_config,
-)
+from headway.interop.hf_folders import TextModel, write, write_generation_config
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.interop.tokenizer_engines import write_engine
 from headway.models import BertConfig, GPTConfig
-from headway.text import (
-    EncoderTokenizer,
-    PretrainedTokenizer,
-    SentenceTokenizer,
-    TextTokenizer,
-)
+from headway.text import EncoderTokenizer, PretrainedTokenizer, SentenceTokenizer, TextTokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 DRAWN, DRAWN_LENGTH = 8, 40

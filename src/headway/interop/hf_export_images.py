@@ -11,11 +11,7 @@ from headway.data.image_reader import ImageReader
 from headway.interop import captioner
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_config import HFConfig
-from headway.interop.hf_export import (
-    TOKENIZER_FILE,
-    check_tokenizer,
-    write_tokenizer,
-)
+from headway.interop.hf_export import TOKENIZER_FILE, check_tokenizer, write_tokenizer
 from headway.interop.hf_folders import CONFIG_FILE, ImageModel, write, write_generation_config
 from headway.interop.language_model_tokenizers import IDS_FILES, role_ids
 from headway.interop.named_tokens import read_json_object

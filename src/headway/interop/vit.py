@@ -9,15 +9,7 @@ patches.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headway.interop.config_fields import (
-    Key,
-    Values,
-    choice,
-    flag,
-    number,
-    whole,
-    written,
-)
+from headway.interop.config_fields import Key, Values, choice, flag, number, whole, written
 from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig
 from headway.interop.vit_kind import (
     AROUND,

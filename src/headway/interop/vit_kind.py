@@ -5,13 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from headway.interop.config_fields import (
-    Fields,
-    Key,
-    Values,
-    probability,
-    whole,
-)
+from headway.interop.config_fields import Fields, Key, Values, probability, whole
 from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs, prefixed
 from headway.models import ViTClassifierConfig, ViTConfig

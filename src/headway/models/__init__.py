@@ -18,8 +18,6 @@ from headway.models.captioner import initialise_decoder as initialise_decoder
 from headway.models.classifier import TextClassifier as TextClassifier
 from headway.models.classifier import TextClassifierConfig as TextClassifierConfig
 from headway.models.classifier import text_classifier as text_classifier
-from headway.models.contracts import DecodeState as DecodeState
-from headway.models.contracts import Stepper as Stepper
 from headway.models.contracts import init_weights as init_weights
 from headway.models.contracts import parameter_count as parameter_count
 from headway.models.contracts import shapes_only as shapes_only

@@ -19,17 +19,14 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from headway.base.settings import fraction, section, setting
+from headway.base.settings import fraction, section, setting, sizes_inside
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout, pool_text
 from headway.models.bert import Bert, bert_pooler
 from headway.models.bert_config import BertConfig, PoolerName
 
 ClassifierPooling = Literal["mean", "first"]
-_SIZES: dict[str, dict[str, object]] = {
-    name: {f"bert.{key}": value for key, value in size.items()}
-    for name, size in BertConfig.sizes.items()
-}
+_SIZES = sizes_inside("bert", BertConfig.sizes)
 
 
 class _BertWithHead(nn.Module):

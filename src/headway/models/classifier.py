@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from headway.base.settings import fraction, section, setting
+from headway.base.settings import fraction, section, setting, sizes_inside
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout
 from headway.models.gpt import GPT
@@ -40,10 +40,7 @@ class TextClassifierConfig:
     dropout: float = fraction(0.1, "dropout probability of the last token's vector")
 
     family: ClassVar[str] = "gpt-classifier"
-    sizes: ClassVar[dict[str, dict[str, object]]] = {
-        name: {f"gpt.{key}": value for key, value in size.items()}
-        for name, size in GPTConfig.sizes.items()
-    }
+    sizes: ClassVar[dict[str, dict[str, object]]] = sizes_inside("gpt", GPTConfig.sizes)
 
 
 class TextClassifier(nn.Module):

@@ -27,16 +27,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
-from headway.base.settings import (
-    HEADS,
-    LAYERS,
-    LENGTH,
-    VOCABULARY,
-    WIDTH,
-    count,
-    section,
-    setting,
-)
+from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, count, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     Added,

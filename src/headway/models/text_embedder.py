@@ -22,7 +22,7 @@ from typing import ClassVar
 from torch import nn
 
 from headway.attention import Mask
-from headway.base.settings import section, setting
+from headway.base.settings import section, setting, sizes_inside
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
@@ -36,10 +36,7 @@ class TextEmbedderConfig:
     causal: bool = setting(True, "a token attends only to the tokens before it, and to itself")
 
     family: ClassVar[str] = "gpt-embedder"
-    sizes: ClassVar[dict[str, dict[str, object]]] = {
-        name: {f"gpt.{key}": value for key, value in size.items()}
-        for name, size in GPTConfig.sizes.items()
-    }
+    sizes: ClassVar[dict[str, dict[str, object]]] = sizes_inside("gpt", GPTConfig.sizes)
 
     @property
     def model_dim(self) -> int:

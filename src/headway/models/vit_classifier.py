@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from headway.base.settings import fraction, section, setting
+from headway.base.settings import fraction, section, setting, sizes_inside
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Dropout
 from headway.models.vit import ViT, ViTConfig
@@ -45,10 +45,7 @@ class ViTClassifierConfig:
     dropout: float = fraction(0.0, "dropout probability of the image vector")
 
     family: ClassVar[str] = "vit-classifier"
-    sizes: ClassVar[dict[str, dict[str, object]]] = {
-        name: {f"vit.{key}": value for key, value in size.items()}
-        for name, size in ViTConfig.sizes.items()
-    }
+    sizes: ClassVar[dict[str, dict[str, object]]] = sizes_inside("vit", ViTConfig.sizes)
 
 
 class ViTClassifier(nn.Module):

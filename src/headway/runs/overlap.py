@@ -33,7 +33,7 @@ def overlap_of(run: Path, largest: int = LARGEST) -> Overlap | str:
     if (size := _size(data_files(config))) > largest:
         return f"the data are large, {size / 2**20:,.0f} MB"
     try:
-        found = overlap(task.sides(config))
+        found = overlap(task.sides(config.data))
     except (HeadwayError, OSError):
         return "the data cannot be read again"
     write_file(run / FILE, json_bytes(asdict(found)))

@@ -29,12 +29,7 @@ from headway.tasks.finetuning import Sides, adapt, copy_gpt, without_adapters
 from headway.tasks.job import Emit, prepare_blocks
 from headway.tasks.opening import load_as
 from headway.tasks.sections import ExamplesConfig, LanguageTuningRunConfig
-from headway.tasks.target_mask import (
-    TEMPLATE,
-    RenderedDialogue,
-    Renderer,
-    with_role_tokens,
-)
+from headway.tasks.target_mask import TEMPLATE, RenderedDialogue, Renderer, with_role_tokens
 
 TRAIN, VALID = "train", "valid"
 TOKENS = "tokens"

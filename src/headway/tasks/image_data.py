@@ -18,7 +18,7 @@ from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.data.media_kinds import is_wav
 from headway.data.prepared import Progress, prepared
-from headway.data.split import check_known, check_sides, hold_out
+from headway.data.split import check_known, check_sides, hold_out, majority_baseline
 from headway.tasks.image_config import (
     SHAPE,
     ImageDataConfig,
@@ -323,12 +323,8 @@ def _note_baseline(train: ImageCorpus, valid: ImageCorpus, emit: Emit) -> None:
     """Emit the accuracy of the most frequent class, if there are several classes."""
     if len(train.classes) < 2:
         return
-    number, count = Counter(valid.labels.tolist()).most_common(1)[0]
-    text = (
-        f"{len(train.classes)} classes; majority baseline ({train.classes[number]!r}): accuracy "
-        f"{count / len(valid):.1%}"
-    )
-    emit({"kind": "note", "text": text})
+    baseline = majority_baseline(train.classes[number] for number in valid.labels.tolist())
+    emit({"kind": "note", "text": f"{len(train.classes)} classes; {baseline}"})
 
 
 def load_image_encoder(name: str | None, model: str) -> ImageEncoding | None:

@@ -2,9 +2,10 @@
 
 import warnings
 from pathlib import Path
-from typing import TypeVar
+from typing import cast
 
 from torch import nn
+from typing_extensions import TypeVar
 
 from headway import interop
 from headway.base.config_files import RUN_FILE, read_run_file
@@ -50,7 +51,7 @@ FOREIGN_KEYS = {
 
 DTYPES = ("float32", *NUMBERS)
 
-B = TypeVar("B")
+B = TypeVar("B", bound=Bundle, default=Bundle)
 
 
 @checked
@@ -58,11 +59,12 @@ def load(
     folder: str | Path,
     device: str = "auto",
     *,
+    kind: type[B] | None = None,
     verify: bool = True,
     family: str | None = None,
     dtype: str | None = None,
     fast: bool = True,
-) -> Bundle:
+) -> B:
     """Load a model.
 
     folder: a bundle, a run folder (whose best model is loaded; before its first evaluation that of
@@ -72,9 +74,10 @@ def load(
     captioner, a GGUF file of llama.cpp with a language
     model, or a llama2.c file with its tokenizer tok*.bin in the same folder. device: auto, cpu,
     cuda, cuda:1 or mps; auto is a GPU if torch can use one, and `Bundle.device` is the selected
-    one. verify: compare the files of a Headway model with the hashes in its manifest; False saves
-    about a second per GB. family: the `model_type` of a Hugging Face folder whose config.json has
-    none, such as "bert".
+    one. kind: the class of the bundle, such as TranslatorBundle, which editors and type checkers
+    then know; a model of another class raises UsageError. verify: compare the files of a Headway
+    model with the hashes in its manifest; False saves about a second per GB. family: the
+    `model_type` of a Hugging Face folder whose config.json has none, such as "bert".
 
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
     (float32); if None, as saved. Products with weights that are not quantised are in float32 on
@@ -97,7 +100,10 @@ def load(
         settle_threads_once()
     if device.startswith("cuda"):
         set_up_gpu()
-    bundle = _open(folder, device, verify, family)
+    opened = _open(folder, device, verify, family)
+    if kind is not None and not isinstance(opened, kind):
+        raise other_kind(opened, folder, getattr(kind, "kind", kind.__name__))
+    bundle = cast(B, opened)
     check_finite(bundle.model, Path(folder))
     if dtype is not None and dtype != numbers_of(bundle.model):
         dequantize(bundle.model)
@@ -321,19 +327,12 @@ def _gguf(path: Path, device: str) -> TextBundle:
     return TextBundle(interop.build(config, tensors).to(device), tokenizer, settings)
 
 
-def load_as(bundle_class: type[B], folder: str | Path, device: str = "cpu") -> B:
+def load_as(kind: type[B], folder: str | Path) -> B:
     """Load the bundle in `folder` with float32 weights, from which training can start.
 
     Raises UsageError if it is not of this class.
     """
-    return expect(bundle_class, load(folder, device, dtype="float32"), folder)
-
-
-def expect(bundle_class: type[B], bundle: Bundle, folder: str | Path) -> B:
-    """Return a bundle that was loaded from `folder`. Raises UsageError if its class is another."""
-    if not isinstance(bundle, bundle_class):
-        raise other_kind(bundle, folder, getattr(bundle_class, "kind", "model"))
-    return bundle
+    return load(folder, "cpu", kind=kind, dtype="float32")
 
 
 def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:

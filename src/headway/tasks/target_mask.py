@@ -26,12 +26,7 @@ from tokenizers import processors
 from headway.base.errors import DataError, UsageError
 from headway.data.dialogues import ASSISTANT, IMAGE, ROLES, Dialogue, Turn
 from headway.interop import ChatTemplate
-from headway.interop.chat_prompts import (
-    AmbiguousTokens,
-    Conversation,
-    Prompt,
-    TemplateProcess,
-)
+from headway.interop.chat_prompts import AmbiguousTokens, Conversation, Prompt, TemplateProcess
 from headway.text import CharacterTokenizer, PretrainedTokenizer, TextTokenizer
 
 ROLE_TOKENS = {role: f"<|{role}|>" for role in ROLES}

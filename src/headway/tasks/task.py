@@ -280,8 +280,9 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     held_out(bundle, run, config, options): returns the held-out examples of a run. reads: whether
     this task evaluates the examples of a file, if its kind of bundle is also that of other tasks;
     it then evaluates no held-out examples but those of its own runs. show_scores: formats scores
-    as the lines that `headway eval` prints. sides(config): reads what the training examples and the
-    held-out examples of a run say, which are compared with each other; None: they cannot be.
+    as the lines that `headway eval` prints. sides(data): reads what the training examples and the
+    held-out examples of the section `data` of a run say, which are compared with each other; None:
+    they cannot be.
 
     bundles: how its models are loaded, by `family` in their config.json. next_commands: commands to
     suggest after training, with {run} in place of the run folder.
@@ -298,7 +299,7 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     held_out: Callable[[Model, Path, Any, Options], Examples]
     next_commands: Sequence[str]
     bundles: Mapping[str, BundleSpec[Any, Model]] = field(default_factory=dict)
-    sides: Callable[[RunConfig], Sides] | None = None
+    sides: Callable[[Any], Sides] | None = None
     reads: Callable[[Path], bool] | None = None
     show_scores: Callable[[Scores], list[str]] = lambda scores: [metrics_line(scores)]
     predicts: Predicts[Model, Any, Any, Any] | None = None

@@ -20,7 +20,6 @@ from headway.text.sentence_subwords import Tokenizer as Tokenizer
 from headway.text.sentence_subwords import UnigramTokenizer as UnigramTokenizer
 from headway.text.sentences import split_sentences as split_sentences
 from headway.text.text_subwords import TextBPE as TextBPE
-from headway.text.text_subwords import TextSubwords as TextSubwords
 from headway.text.text_subwords import TextUnigram as TextUnigram
 from headway.text.tokenizer import SentenceTokenizer as SentenceTokenizer
 from headway.text.tokenizer import TextFrame as TextFrame

@@ -4,7 +4,7 @@ SLURM and other schedulers announce the end of a job by SIGUSR1 (`sbatch --signa
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -23,6 +23,17 @@ class StopRequest:
 
 
 @contextmanager
+def stops_handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Inside the block, the function handles the signals that end a run."""
+    before = {number: signal.signal(number, handle) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def graceful_stop() -> Iterator[StopRequest]:
     """Inside the block, the first of `STOPS` sets the flag; the second exits at once."""
     request = StopRequest()
@@ -32,9 +43,5 @@ def graceful_stop() -> Iterator[StopRequest]:
             os._exit(128 + number)
         request.signal = number
 
-    before = {number: signal.signal(number, handle) for number in STOPS}
-    try:
+    with stops_handled(handle):
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

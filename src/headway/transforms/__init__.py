@@ -27,7 +27,6 @@ from headway.transforms.freeze import freeze as freeze
 from headway.transforms.graphs import replay_steps as replay_steps
 from headway.transforms.lora import LoRALinear as LoRALinear
 from headway.transforms.lora import lora as lora
-from headway.transforms.lora import lora_state as lora_state
 from headway.transforms.lora import merge_lora as merge_lora
 from headway.transforms.quantize import dequantize as dequantize
 from headway.transforms.quantize import is_quantized as is_quantized

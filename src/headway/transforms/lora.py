@@ -136,15 +136,6 @@ def merge_lora(model: M) -> M:
     return model
 
 
-def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return the adapters alone, by name.
-
-    `model.load_state_dict(state, strict=False)`, after `lora` with the same rank, alpha and
-    targets, restores them.
-    """
-    return {n: p.detach() for n, p in model.named_parameters() if _is_adapter(n)}
-
-
 def _is_adapter(name: str) -> bool:
     return name.endswith((".lora_a", ".lora_b"))
 

@@ -8,7 +8,7 @@ from tests.fixtures.page_views import VIEWS, eventually, settle
 SCROLLED = "document.documentElement.scrollWidth"
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_axe_reports_nothing_serious_and_a_narrow_page_does_not_scroll(opened, view, scheme):

@@ -19,6 +19,7 @@ def focus(page, view):
     return target
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid", "compare"])
 def test_brackets_change_the_layer_and_comma_and_full_stop_the_head(opened, view):
     page = opened("all", f"view={view}&layer=0&head=0")

@@ -302,6 +302,7 @@ def test_the_key_is_asked_for(visit):
         expect(page.get_by_label("Text to continue")).to_be_visible()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "name, scheme, width",
     [

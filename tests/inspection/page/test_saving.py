@@ -20,7 +20,7 @@ def download(page, kind):
         return event.value.suggested_filename, file.read()
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_saved_in_four_formats(opened, view):
     page = opened("all", f"view={view}&{VIEWS[view]}")

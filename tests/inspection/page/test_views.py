@@ -70,6 +70,7 @@ def test_a_view_opens_from_its_address_and_shows_something(opened, view):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid"])
 @pytest.mark.parametrize("layer, head, query", [(1, 4, 7), (3, 0, 12)])
 def test_the_ten_largest_weights_are_those_of_the_document(opened, view, layer, head, query):

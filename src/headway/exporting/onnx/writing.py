@@ -11,16 +11,7 @@ from typing import Any
 import torch
 
 from headway.base.errors import HeadwayError
-from headway.exporting.graphs import (
-    BATCH,
-    LENGTH,
-    PAST,
-    PAST_SOURCE,
-    SOURCE,
-    TOTAL,
-    Axes,
-    Graph,
-)
+from headway.exporting.graphs import BATCH, LENGTH, PAST, PAST_SOURCE, SOURCE, TOTAL, Axes, Graph
 from headway.exporting.onnx.running import missing
 
 OPSET = 18

@@ -16,12 +16,7 @@ from headway.tasks.captioning.model import CaptionerBundle
 from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.image_classification.model import ImageClassifierBundle
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.text import (
-    CharacterTokenizer,
-    SentenceSubwords,
-    TextTokenizer,
-    positions_of_words,
-)
+from headway.text import CharacterTokenizer, SentenceSubwords, TextTokenizer, positions_of_words
 
 ROOM = 1024
 """Tokens that the page lets a model without a limit of its own read."""

@@ -16,12 +16,7 @@ from typing import Any
 from headway.blocks import Experts
 from headway.blocks.feedforward import CLAMPED
 from headway.interop.config_fields import Key, Values, number
-from headway.interop.decoders.llama import (
-    NO_BIAS,
-    all_full,
-    kind_like_llama,
-    like_llama,
-)
+from headway.interop.decoders.llama import NO_BIAS, all_full, kind_like_llama, like_llama
 from headway.interop.decoders.rotary import scaling_or
 from headway.interop.decoders.tables import (
     ALL_HEADS,

@@ -8,15 +8,7 @@ share one block, and its embeddings are factorised, as those of a small ELECTRA 
 
 from dataclasses import replace
 
-from headway.interop.config_fields import (
-    Fields,
-    Key,
-    Values,
-    choice,
-    number,
-    probability,
-    whole,
-)
+from headway.interop.config_fields import Fields, Key, Values, choice, number, probability, whole
 from headway.interop.encoders.kind import EMBEDDING, EncoderKind
 from headway.interop.hf_config import ACTIVATIONS, HFConfig
 

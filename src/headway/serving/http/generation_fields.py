@@ -16,7 +16,6 @@ from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel
 from headway.text import TextTokenizer
 
-Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 MOST_STOPS, MOST_BIASES = 16, 1024

@@ -17,14 +17,7 @@ from starlette.responses import Response
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
 from headway.bundle import TextGenerating
-from headway.decoding import (
-    Continuation,
-    GenerationConfig,
-    Reason,
-    Rule,
-    Search,
-    search_by_beam,
-)
+from headway.decoding import Continuation, GenerationConfig, Reason, Rule, Search, search_by_beam
 from headway.serving.engine import (
     Computation,
     Event,

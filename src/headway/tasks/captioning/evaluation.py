@@ -13,11 +13,7 @@ from headway.evaluation.perplexity import Nats
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.captioning.cider import cider_d
 from headway.tasks.captioning.config import CaptionEvaluation
-from headway.tasks.captioning.data import (
-    CaptionExamples,
-    caption_tokens,
-    collate_captions,
-)
+from headway.tasks.captioning.data import CaptionExamples, caption_tokens, collate_captions
 from headway.tasks.captioning.model import CaptionerBundle
 from headway.training.objectives.cross_entropy import cross_entropy_of
 

@@ -22,6 +22,7 @@ from headway.inspection.image_overlays import overlays
 from headway.models import Captioner, initialise_decoder, initialise_vit
 from headway.tasks.captioning.config import (
     WRITES,
+    CaptionDataConfig,
     CaptionEvaluation,
     CaptionRunConfig,
     caption,
@@ -295,9 +296,9 @@ def score_lines(scores: Scores) -> list[str]:
     return lines
 
 
-def sides(config: CaptionRunConfig) -> Sides:
+def sides(data: CaptionDataConfig) -> Sides:
     """Read the images of a run; only equal images are found."""
-    found = captioned_images(config.data)
+    found = captioned_images(data)
     return Sides(
         train=(digest(one.image) for one in found["train"]),
         held_out=(digest(one.image) for one in found["valid"]),

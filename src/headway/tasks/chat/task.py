@@ -22,12 +22,7 @@ from headway.evaluation import nats_of
 from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
-from headway.tasks.chat.data import (
-    CONVERSATIONS,
-    held_out_chat,
-    prepare_chat,
-    read_chat,
-)
+from headway.tasks.chat.data import CONVERSATIONS, held_out_chat, prepare_chat, read_chat
 from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
     DialogueBatch,

@@ -1,7 +1,6 @@
 """Labelled texts: checks, splits and encodes them, writes their fingerprint, and makes batches of
 them; and the inputs of a classifier."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
 from headway.data.padding import EncoderBatch, collate_encoder_batch
 from headway.data.rows import ENDINGS, ROWS, read_rows
-from headway.data.split import check_known
+from headway.data.split import check_known, majority_baseline
 from headway.data.stream import Indices
 from headway.tasks.classification.config import (
     METRICS,
@@ -32,10 +31,7 @@ from headway.tasks.classification.label_files import (
 )
 from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
-from headway.tasks.finetuning import (
-    ExampleFiles,
-    check_unchanged,
-)
+from headway.tasks.finetuning import ExampleFiles, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
 from headway.text import EncoderTokenizer, TextTokenizer
@@ -300,9 +296,7 @@ def _baseline(reader: ClassReader, valid: Sequence[LabelledText]) -> str:
         known = lowest is not None and highest is not None
         scale = f"numbers from {lowest:g} to {highest:g}; " if known else ""
         return f"{scale}mean baseline ({mean:.3g}): mean squared error {error:.3g}"
-    label, count = Counter(text.label for text in valid).most_common(1)[0]
-    accuracy = count / len(valid)
-    return f"{len(reader.labels)} classes; majority baseline ({label!r}): accuracy {accuracy:.1%}"
+    return f"{len(reader.labels)} classes; {majority_baseline(text.label for text in valid)}"
 
 
 def _rows(

@@ -16,7 +16,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.base.sharing import Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
-from headway.data.overlap import Sides
+from headway.data.overlap import sides_of
 from headway.data.padding import EncoderBatch
 from headway.data.split import check_known
 from headway.data.stream import Array, Batches
@@ -347,12 +347,6 @@ def score_lines(scores: Scores) -> list[str]:
     return [f"{metrics_line(scores)}   {scores.counts['correct']:,} of {count:,} {unit} correct"]
 
 
-def sides(config: RunSettings) -> Sides:
-    """Read the texts of a run."""
-    train, valid = labelled_texts(config.data)
-    return Sides(train=map(_content, train), held_out=map(_content, valid))
-
-
 def _content(text: LabelledText) -> str:
     return text.text if text.second is None else f"{text.text}\n{text.second}"
 
@@ -367,7 +361,7 @@ CLASSIFICATION = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
-    sides=sides,
+    sides=lambda data: sides_of(labelled_texts(data), _content),
     show_scores=score_lines,
     bundles={
         "gpt-classifier": BundleSpec(ClassifierBundle),

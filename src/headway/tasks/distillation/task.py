@@ -43,11 +43,7 @@ from headway.tasks.opening import load
 from headway.tasks.registry import task
 from headway.tasks.sections import TwoStageConfig
 from headway.tasks.task import NO_OPTIONS, Derives, NoOptions, Task
-from headway.training import (
-    DistillationBatch,
-    DistillationObjective,
-    DistillationStudent,
-)
+from headway.training import DistillationBatch, DistillationObjective, DistillationStudent
 
 DistilJob = Job[DistillationBatch, Compared, NoOptions]
 

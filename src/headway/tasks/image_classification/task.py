@@ -56,6 +56,7 @@ from headway.tasks.image_classification.model import (
     image_text_from_hugging_face,
     to_hugging_face,
 )
+from headway.tasks.image_config import LabelledImageDataConfig
 from headway.tasks.image_data import (
     PreparedImages,
     decided_settings,
@@ -211,9 +212,9 @@ def pipeline_form(
     return label_scores(prediction.probabilities)
 
 
-def sides(config: VisionRunConfig) -> Sides:
+def sides(data: LabelledImageDataConfig) -> Sides:
     """Read the images of a run; only equal images are found."""
-    found = labelled_images(config.data)
+    found = labelled_images(data)
     return Sides(train=map(digest, found.train), held_out=map(digest, found.valid), are_texts=False)
 
 

@@ -29,13 +29,7 @@ from headway.tasks.text_data import (
     prepare_texts,
     tokenizer_of_run,
 )
-from headway.text import (
-    CharacterTokenizer,
-    TextBPE,
-    TextTokenizer,
-    TextUnigram,
-    load_tokenizer,
-)
+from headway.text import CharacterTokenizer, TextBPE, TextTokenizer, TextUnigram, load_tokenizer
 
 TRAINED = ("bpe", "unigram", "characters")
 

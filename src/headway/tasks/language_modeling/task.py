@@ -16,7 +16,6 @@ from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.base.sharing import Share
 from headway.bundle import TextBundle
-from headway.data.overlap import Sides
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation import bits_per_byte, nats_of
@@ -271,11 +270,6 @@ def score_lines(scores: Scores) -> list[str]:
     return [*lines, *(f"{sample['prompt']}{sample['output']}" for sample in scores.samples)]
 
 
-def sides(config: LanguageRunConfig) -> Sides:
-    """Read the text of a run."""
-    return sides_of_text(config.data)
-
-
 LANGUAGE_MODELING = Task(
     name="language_modeling",
     config=LanguageRunConfig,
@@ -286,7 +280,7 @@ LANGUAGE_MODELING = Task(
     score=evaluate,
     read=read_text,
     held_out=held_out_text,
-    sides=sides,
+    sides=sides_of_text,
     show_scores=score_lines,
     bundles={"gpt": BundleSpec(TextBundle, from_hugging_face, to_hugging_face)},
     teaches=Teaches(

@@ -38,9 +38,7 @@ from headway.tasks.masked_language_modeling.masked_batches import (
 )
 from headway.tasks.masked_language_modeling.masking import Masking
 from headway.tasks.masked_language_modeling.model import judge
-from headway.tasks.masked_language_modeling.pseudo_perplexity import (
-    pseudo_perplexity,
-)
+from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perplexity
 from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
 from headway.text import EncoderTokenizer
 

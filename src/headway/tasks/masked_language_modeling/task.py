@@ -17,7 +17,6 @@ from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.base.sharing import Share
 from headway.bundle import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
-from headway.data.overlap import Sides
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation.scores import Scores
@@ -335,11 +334,6 @@ def _of_text(numbers: Mapping[str, float]) -> str:
     return f"{masked}; next-sentence prediction {numbers['nsp_accuracy']:.1%}"
 
 
-def sides(config: EncoderRunConfig) -> Sides:
-    """Read the text of a run."""
-    return sides_of_text(config.data)
-
-
 MASKED_LANGUAGE_MODELING = Task(
     name="masked_language_modeling",
     config=EncoderRunConfig,
@@ -350,7 +344,7 @@ MASKED_LANGUAGE_MODELING = Task(
     score=evaluate,
     read=read_text,
     held_out=held_out_text,
-    sides=sides,
+    sides=sides_of_text,
     reads=reads_text,
     show_scores=score_lines,
     bundles={"bert": BundleSpec(EncoderBundle, from_hugging_face, to_hugging_face)},

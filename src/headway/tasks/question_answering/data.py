@@ -7,11 +7,7 @@ from pathlib import Path
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
 from headway.data.formats.records import ENDINGS
-from headway.tasks.finetuning import (
-    ExampleFiles,
-    PreparedExamples,
-    check_unchanged,
-)
+from headway.tasks.finetuning import ExampleFiles, PreparedExamples, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.config import AnswerDataConfig
 from headway.tasks.question_answering.model import AnswerReader

@@ -16,7 +16,7 @@ from headway.base.errors import DataError, HeadwayWarning
 from headway.base.settings import override
 from headway.base.sharing import Share
 from headway.bundle import EncoderBundle
-from headway.data.overlap import Sides
+from headway.data.overlap import sides_of
 from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.squad import score_answers
@@ -224,15 +224,6 @@ def pipeline_form(
     return answers[0] if options.top == 1 and answers else answers
 
 
-def sides(config: AnswerRunConfig) -> Sides:
-    """Read the questions of a run, with their contexts."""
-    train, valid = answered_questions(config.data)
-    return Sides(
-        train=(f"{question.question}\n{question.context}" for question in train),
-        held_out=(f"{question.question}\n{question.context}" for question in valid),
-    )
-
-
 QUESTION_ANSWERING = Task(
     name="question_answering",
     config=AnswerRunConfig,
@@ -243,7 +234,9 @@ QUESTION_ANSWERING = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
-    sides=sides,
+    sides=lambda data: sides_of(
+        answered_questions(data), lambda one: f"{one.question}\n{one.context}"
+    ),
     show_scores=shown_as("exact match {exact:.3f}   F1 {f1:.3f}   {questions:,} questions"),
     bundles={
         "bert-answerer": BundleSpec(QuestionAnsweringBundle, from_hugging_face, to_hugging_face)

@@ -33,12 +33,7 @@ from headway.tasks.reward.data import (
 )
 from headway.tasks.reward.objective import RewardBatch, RewardObjective
 from headway.tasks.rewards import Reward, rewards_of
-from headway.tasks.sampled_answers import (
-    ROWS,
-    divergence,
-    mean_length,
-    sampled,
-)
+from headway.tasks.sampled_answers import ROWS, divergence, mean_length, sampled
 from headway.tasks.task import Task
 
 RewardJob = Job[RewardBatch, HeldOutProblems, RewardScoring]

@@ -42,12 +42,7 @@ from headway.tasks.image_data import ImageSource, PreparedImages, prepare_splits
 from headway.tasks.job import Emit
 from headway.tasks.seeing.config import LONGEST, SeeRunConfig, SeeScoring
 from headway.tasks.seeing.model import MultimodalBundle
-from headway.tasks.target_mask import (
-    IMAGE_TOKEN,
-    OwnRenderer,
-    RenderedDialogue,
-    with_role_tokens,
-)
+from headway.tasks.target_mask import IMAGE_TOKEN, OwnRenderer, RenderedDialogue, with_role_tokens
 from headway.text import PretrainedTokenizer, TextBPE, load_tokenizer
 
 CONVERSATIONS = ExampleFiles(

@@ -25,11 +25,7 @@ from headway.models import MultimodalGPT, WithImages, initialise_vit
 from headway.tasks.dialogue_questions import question_of
 from headway.tasks.dialogue_store import fitted_length, with_vocabulary
 from headway.tasks.finetuning import Sides
-from headway.tasks.image_data import (
-    decided_settings,
-    load_image_encoder,
-    settings_of_pretrained,
-)
+from headway.tasks.image_data import decided_settings, load_image_encoder, settings_of_pretrained
 from headway.tasks.job import Emit, Job, Summary, prepare_blocks, update_size
 from headway.tasks.opening import load_as
 from headway.tasks.seeing.config import LONGEST, WRITES, SeeRunConfig, SeeScoring, see

@@ -20,7 +20,7 @@ from headway.base.sharing import Share
 from headway.blocks import Pooling, pool_text
 from headway.bundle import EmbedderBundle, EmbeddingBundle, EncoderBundle
 from headway.data.formats.lines import ending
-from headway.data.overlap import Sides
+from headway.data.overlap import sides_of
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
@@ -271,15 +271,6 @@ def score_lines(scores: Scores) -> list[str]:
     return ["   ".join([*numbers, f"{scores.counts['pairs']:,} pairs"])]
 
 
-def sides(config: EmbedRunConfig) -> Sides:
-    """Read the pairs of a run."""
-    train, valid = similar_texts(config.data)
-    return Sides(
-        train=(f"{pair.first}\n{pair.second}" for pair in train),
-        held_out=(f"{pair.first}\n{pair.second}" for pair in valid),
-    )
-
-
 SENTENCE_EMBEDDING = Task(
     name="sentence_embedding",
     config=EmbedRunConfig,
@@ -290,7 +281,7 @@ SENTENCE_EMBEDDING = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
-    sides=sides,
+    sides=lambda data: sides_of(similar_texts(data), lambda pair: f"{pair.first}\n{pair.second}"),
     reads=reads_pairs,
     show_scores=score_lines,
     bundles={

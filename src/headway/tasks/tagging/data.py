@@ -1,18 +1,13 @@
 """Tagged sentences of a run: checks, splits and encodes them."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
-from headway.data.split import check_known
+from headway.data.split import check_known, majority_baseline
 from headway.data.word_targets import WordTargets
-from headway.tasks.finetuning import (
-    ExampleFiles,
-    PreparedExamples,
-    check_unchanged,
-)
+from headway.tasks.finetuning import ExampleFiles, PreparedExamples, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.tagging.config import TagDataConfig
 from headway.tasks.tagging.model import TagReader
@@ -83,11 +78,6 @@ def prepare_tags(
             text = f"{split:,} sentences of {name} have more than {length} tokens and are split"
             emit({"kind": "note", "text": text})
     check_unchanged(folder / FILE, reader.fingerprint, contents)
-    counts = Counter(tag for sentence in splits[1] for tag in sentence.tags)
-    tag, count = counts.most_common(1)[0]
-    text = (
-        f"{len(reader.tags)} tags; majority baseline ({tag!r}): accuracy "
-        f"{count / counts.total():.1%}"
-    )
-    emit({"kind": "note", "text": text})
+    baseline = majority_baseline(tag for sentence in splits[1] for tag in sentence.tags)
+    emit({"kind": "note", "text": f"{len(reader.tags)} tags; {baseline}"})
     return PreparedTags(reader, sides[0], splits[1])

@@ -16,7 +16,7 @@ from headway.base.settings import override
 from headway.base.sharing import Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
-from headway.data.overlap import Sides
+from headway.data.overlap import sides_of
 from headway.data.split import check_known
 from headway.data.word_targets import WordBatch
 from headway.evaluation.scores import Metric, Scores
@@ -267,15 +267,6 @@ def score_lines(scores: Scores) -> list[str]:
     return [*lines, f"{accuracy}   loss {scores['loss']:.3f}"]
 
 
-def sides(config: TagRunConfig) -> Sides:
-    """Read the sentences of a run."""
-    train, valid = tagged_sentences(config.data)
-    return Sides(
-        train=(" ".join(sentence.words) for sentence in train),
-        held_out=(" ".join(sentence.words) for sentence in valid),
-    )
-
-
 TAGGING = Task(
     name="tagging",
     config=TagRunConfig,
@@ -286,7 +277,7 @@ TAGGING = Task(
     score=evaluate,
     read=read_examples,
     held_out=held_out_examples,
-    sides=sides,
+    sides=lambda data: sides_of(tagged_sentences(data), lambda one: " ".join(one.words)),
     show_scores=score_lines,
     bundles={"bert-tagger": BundleSpec(TaggerBundle, from_hugging_face, to_hugging_face)},
     predicts=Predicts(

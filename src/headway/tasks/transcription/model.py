@@ -24,12 +24,7 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.bundle.files import check_vocabulary_size
-from headway.data.speech import (
-    FRAMES_PER_SECOND,
-    read_recording,
-    recording_spectrogram,
-    window_at,
-)
+from headway.data.speech import FRAMES_PER_SECOND, read_recording, recording_spectrogram, window_at
 from headway.decoding import BeamSettings, Forbidden, ForbiddenFirst, Limits, Rule, run
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Transcriber

@@ -41,11 +41,7 @@ from headway.tasks.transcription.data import (
     speech_batch,
     spoken_sides,
 )
-from headway.tasks.transcription.model import (
-    TranscriberBundle,
-    from_hugging_face,
-    to_hugging_face,
-)
+from headway.tasks.transcription.model import TranscriberBundle, from_hugging_face, to_hugging_face
 from headway.tasks.transcription.options import RecordingInput, Transcript, TranscriptOptions
 from headway.tasks.transcription.subtitles import clock, srt_lines, vtt_lines
 from headway.training.objectives.contract import Loss

@@ -21,25 +21,14 @@ from headway.bundle import (
     next_token_readout,
 )
 from headway.bundle.arguments import checked
-from headway.decoding import (
-    BeamSettings,
-    Ensemble,
-    Hypothesis,
-    Observer,
-    Search,
-    run,
-)
+from headway.decoding import BeamSettings, Ensemble, Hypothesis, Observer, Search, run
 from headway.inspection import align, check_aligns
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
-from headway.tasks.translation.search import (
-    TranslationSearch,
-    Wording,
-    encoded_phrases,
-)
+from headway.tasks.translation.search import TranslationSearch, Wording, encoded_phrases
 from headway.tasks.translation.source_texts import (
     SourceTexts,
     check_positions,

@@ -125,10 +125,10 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     return PairsOnce(config, corpora).valid()
 
 
-def sides(config: TranslationRunConfig) -> Sides:
+def sides(data: TranslationDataConfig) -> Sides:
     """Read the sources of all pairs of a run."""
-    corpora = [replace(corpus, alignments=None) for corpus in corpora_of(config.data)]
-    pairs = PairsOnce(config.data, corpora)
+    corpora = [replace(corpus, alignments=None) for corpus in corpora_of(data)]
+    pairs = PairsOnce(data, corpora)
     return Sides(
         train=(pair.source for number in range(len(corpora)) for pair in pairs.train(number)),
         held_out=(pair.source for pair in pairs.valid()),

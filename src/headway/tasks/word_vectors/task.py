@@ -26,17 +26,8 @@ from headway.tasks.job import Emit, Job, Summary, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task
 from headway.tasks.text_data import held_out_folder
-from headway.tasks.word_vectors.config import (
-    TextConfig,
-    WordsRunConfig,
-    WordsTrainingConfig,
-    words,
-)
-from headway.tasks.word_vectors.context_windows import (
-    ContextWindowSettings,
-    Windows,
-    WordBatch,
-)
+from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig, WordsTrainingConfig, words
+from headway.tasks.word_vectors.context_windows import ContextWindowSettings, Windows, WordBatch
 from headway.tasks.word_vectors.data import (
     WordCorpus,
     check,

@@ -51,24 +51,10 @@ from headway.transforms.fast.quantized import (
     FastLoRAInt8Linear,
     release_codes,
 )
-from headway.transforms.fast.recurrent import (
-    FastGRU,
-    FastLSTM,
-    FastRecurrentDecoder,
-)
-from headway.transforms.fast.residual import (
-    FastDecoder,
-    FastDecoderOnly,
-    FastEncoder,
-    FastPreNorm,
-)
+from headway.transforms.fast.recurrent import FastGRU, FastLSTM, FastRecurrentDecoder
+from headway.transforms.fast.residual import FastDecoder, FastDecoderOnly, FastEncoder, FastPreNorm
 from headway.transforms.fast.window import FastSlidingWindow
-from headway.transforms.lora import (
-    LoRABFloat16Linear,
-    LoRAInt4Linear,
-    LoRAInt8Linear,
-    LoRALinear,
-)
+from headway.transforms.lora import LoRABFloat16Linear, LoRAInt4Linear, LoRAInt8Linear, LoRALinear
 from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
 from headway.transforms.twins import add_twins
 

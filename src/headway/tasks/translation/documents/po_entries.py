@@ -11,11 +11,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.data.formats.lines import LINE_LIMIT, location
-from headway.tasks.translation.documents.segments import (
-    TextFile,
-    newline_of,
-    read_text_file,
-)
+from headway.tasks.translation.documents.segments import TextFile, newline_of, read_text_file
 
 MOST_FORMS = 20
 MOST_STRINGS = 10_000

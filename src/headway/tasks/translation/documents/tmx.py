@@ -10,12 +10,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.tasks.translation.documents.inline_tags import InlineText, inline_text, is_untranslated
-from headway.tasks.translation.documents.segments import (
-    Document,
-    Edit,
-    Segment,
-    TextFile,
-)
+from headway.tasks.translation.documents.segments import Document, Edit, Segment, TextFile
 from headway.tasks.translation.documents.xml_elements import (
     Element,
     elements,

@@ -18,13 +18,7 @@ from headway.data.rows import (
     looks_like_header,
     read_rows,
 )
-from headway.tasks.translation.pair_files import (
-    InlineTags,
-    Pair,
-    PairFiles,
-    names_of,
-    with_markers,
-)
+from headway.tasks.translation.pair_files import InlineTags, Pair, PairFiles, names_of, with_markers
 
 _NAME = re.compile(r"[^\W\d][\w.-]*")  # one word, which may name a column
 NESTED = "translation"
