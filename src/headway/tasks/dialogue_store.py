@@ -208,13 +208,10 @@ Rows = Sequence[Sequence[int]]
 """The indices of the conversations in each sequence of a batch."""
 
 
-def packed(dialogues: EncodedDialogues, rows: Rows, length: int | None = None) -> DialogueBatch:
-    """Return a batch of sequences with these conversations.
-
-    length: the number of positions of a sequence; None: that of the longest.
-    """
+def packed(dialogues: EncodedDialogues, rows: Rows) -> DialogueBatch:
+    """Return a batch of sequences with these conversations, as long as the fullest of them."""
     sizes = dialogues.lengths
-    width = length or max(int(sum(sizes[i] for i in row)) for row in rows)
+    width = max(int(sizes[row].sum()) for row in rows)
     tokens = np.zeros((len(rows), width), np.int64)
     targets = np.full((len(rows), width), IGNORED, np.int64)
     lengths = []
@@ -260,12 +257,19 @@ def rows_of(order: Iterable[int], lengths: Array, room: int) -> list[list[int]]:
 
 
 class PackedDialogues(Order[Rows]):
-    """Each epoch has each conversation once, in sequences that are packed anew."""
+    """Each epoch has each conversation once, in sequences that are packed anew.
+
+    Sequences of a batch are about equally full, so that it needs little padding: it is as long as
+    the fullest. The batches are shuffled. padding: the fraction of padding in epoch 0.
+    """
 
     def __init__(self, lengths: Array, batch_size: int, room: int, seed: int) -> None:
         self.lengths, self.batch_size, self.room, self.seed = lengths, batch_size, room, seed
         self.examples_per_epoch = len(lengths)
-        self._first = len(self(0))
+        first = self(0)
+        self._first = len(first)
+        cells = sum(len(rows) * max(map(self._size, rows)) for rows in first)
+        self.padding = 1 - int(lengths.sum()) / cells
 
     @property
     def batches_per_epoch(self) -> int:
@@ -276,7 +280,12 @@ class PackedDialogues(Order[Rows]):
         random = np.random.default_rng([self.seed, SHUFFLE, epoch])
         order = random.permutation(self.examples_per_epoch).tolist()
         rows = rows_of(order, self.lengths, self.room)
-        return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
+        rows.sort(key=self._size, reverse=True)  # equally full ones stay shuffled
+        batches = list(chunks(rows, self.batch_size))
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _size(self, row: Sequence[int]) -> int:
+        return int(self.lengths[row].sum())
 
 
 def load_chat_start(start: str | None) -> TextBundle:

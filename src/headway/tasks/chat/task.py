@@ -62,9 +62,7 @@ def chat_job(
     order = PackedDialogues(
         prepared.train.lengths, training.batch_size, training.length, training.seed
     )
-    batches = Batches(
-        order, lambda rows, epoch: packed(prepared.train, rows, training.length), machine.device
-    )
+    batches = Batches(order, lambda rows, epoch: packed(prepared.train, rows), machine.device)
     steps = planned_steps(training, batches.batches_per_epoch, least=300, passes=3.0)
     config = override(config, steps, "the conversations")
 
@@ -82,7 +80,9 @@ def chat_job(
         ),
         bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
-            model=describe_shape(start), batches=f"at most {tokens:,} tokens", unit="tok"
+            model=describe_shape(start),
+            batches=f"at most {tokens:,} tokens, {order.padding:.1%} padding",
+            unit="tok",
         ),
     )
 
