@@ -12,14 +12,12 @@ from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import Dialogue, Turn
 from headway.interop import ChatTemplate
 from headway.tasks.chat.task import CHAT
+from headway.tasks.dialogue_packing import PackedDialogues, packed, rows_of
 from headway.tasks.dialogue_questions import questions_of
 from headway.tasks.dialogue_store import (
     CUT,
     NO_ANSWER,
-    PackedDialogues,
     fitted_length,
-    packed,
-    rows_of,
     with_vocabulary,
     write_dialogues,
 )

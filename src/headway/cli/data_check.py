@@ -168,18 +168,13 @@ def kind_of(path: Path) -> Kind | None:
         first = next(read_rows(path, {}), None)
         columns = set() if first is None else first.values.keys()
         kind = next((kind for kind in KINDS if any(c <= columns for c in kind.columns)), None)
-        return WITH_IMAGES if kind is CONVERSATIONS and _has_images(path) else kind
+        dialogues = read_dialogues([path], BadRows(sys.maxsize)) if kind is CONVERSATIONS else ()
+        return WITH_IMAGES if any(one.images for one in islice(dialogues, 1)) else kind
     if suffix in READERS:
         return IMAGES
     if suffix in (".txt", ".md") and "\t" not in begun(read_lines(path))[0]:
         return TEXTS
     return None
-
-
-def _has_images(path: Path) -> bool:
-    """Whether the first conversation of a file that can be read has images."""
-    first = next(read_dialogues([path], BadRows(sys.maxsize)), None)
-    return first is not None and bool(first.images)
 
 
 def kind_with(text: str | None, label: str | None) -> Kind | None:

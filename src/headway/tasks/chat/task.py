@@ -28,16 +28,13 @@ from headway.tasks.chat.data import (
     prepare_chat,
     read_chat,
 )
+from headway.tasks.dialogue_packing import DialogueBatch, PackedDialogues, packed, rows_of
 from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
-    DialogueBatch,
     EncodedDialogues,
-    PackedDialogues,
     bundle_of,
     fitted_length,
     load_chat_start,
-    packed,
-    rows_of,
     tuned,
 )
 from headway.tasks.finetuning import Sides, describe_shape
