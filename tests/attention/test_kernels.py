@@ -70,6 +70,8 @@ def by_hand(name, kernel, q, k, v, mask, bias=None):
             ]
         weights = scores if name == "linear" else [math.exp(x - max(scores)) for x in scores]
         total = 1.0 if name == "linear" else sum(weights)
+        if name == "sinks" and scores:
+            total += math.exp(kernel.sinks[h].item() - max(scores))
         for weight, s in zip(weights, allowed_keys, strict=True):
             out[b, h, t] += weight / total * v[b, h, s].double()
     return out

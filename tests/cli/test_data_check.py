@@ -80,6 +80,20 @@ def test_running_text_and_images_say_what_is_not_checked(tmp_path):
     assert report.splits["train"].labels == {"cat": 1} and "can be decoded" in report.table()
 
 
+def test_the_same_words_about_two_images_are_two_conversations(tmp_path, capsys):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.png").touch()
+        asked = [{"type": "image", "path": f"{name}.png"}, {"type": "text", "text": "Bright?"}]
+        messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": "yes"}]
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"messages": messages}))
+    check(tmp_path)
+    output = capsys.readouterr().out
+    assert "conversations with images, not sentence pairs: headway train see" in output
+    assert "no faults" in output and "warning" not in output
+    check(tmp_path / "train.jsonl")
+    assert "user: <train.png>Bright?\nassistant: [yes]" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("content", ["en\tde\none\teins\n", "one\teins\n"])
 def test_sentence_pairs_are_checked_as_such(tmp_path, capsys, content):
     (tmp_path / "a.tsv").write_text(content)

@@ -20,6 +20,7 @@ OPTIONS = {
     "parallel": {"norm": "parallel", "positions": "rotary", "rotary_fraction": 0.5},
     "one norm": {"norm": "parallel-shared", "norm_kind": "layer-gain", "output_bias": True},
     "scales": {**WINDOWS, "score_scale": 0.3, "residual_scale": 0.4, "logit_cap": 5.0},
+    "sinks": {**WINDOWS, "sinks": True, "activation": "swiglu-clamped"},
     "no parameters": {"norm_kind": "layer-plain", "embedding_norm": False, "layers": "gl"},
 }
 AFTER = {"sandwich": 2, "inner": 2}

@@ -136,12 +136,14 @@ def test_a_tokenizer_that_cannot_be_exported_leaves_no_file(tokenizer, message, 
 
 
 def test_a_model_that_cannot_be_exported_leaves_no_file(tmp_path):
-    with pytest.raises(UsageError, match="cannot be represented"):
+    with pytest.raises(UsageError, match="cannot be represented") as raised:
         export(
             bundle_of(random_gpt(replace(TINY, attention="additive")), Bytes()),
             tmp_path / "hf",
             HUGGING_FACE,
         )
+    _, nearest, *others = raised.value.what.splitlines()
+    assert nearest == "gpt2: attention=additive (must be scaled-dot)" and len(others) == 3
     with pytest.raises(UsageError, match="290 tokens, but the model's vocabulary 200"):
         export(
             bundle_of(random_gpt(replace(TINY, vocabulary=200)), Bytes()),

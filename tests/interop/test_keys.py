@@ -206,7 +206,7 @@ def test_the_text_half_of_a_model_of_images_is_read_and_what_is_left_out_is_name
         ({"model_type": "deepseek_v3"}, "latent attention"),
         ({"model_type": "longformer"}, "parts of long texts"),
         ({"model_type": "wav2vec2"}, "waves of sounds"),
-        ({"model_type": "gpt_oss"}, "mixture of experts"),
+        ({"model_type": "granitemoe"}, "mixture of experts"),
         ({"model_type": "gemma4", "text_config": {"model_type": "gemma4_text"}}, "share keys"),
         ({"model_type": "new", "text_config": {"model_type": "newer"}}, "its language model"),
     ],

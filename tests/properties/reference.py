@@ -19,6 +19,7 @@ from headway.attention import (
     LinearElu,
     Mask,
     MultiHeadAttention,
+    SinkDot,
     SlidingWindow,
 )
 
@@ -60,12 +61,13 @@ class ReferenceKernel(Kernel):
             return scores if kernel.cap is None else kernel.cap * torch.tanh(scores / kernel.cap)
         return k @ q / (1 if isinstance(kernel, Dot) else math.sqrt(len(q)))
 
-    def _normalised(self, scores: Tensor, bias: Tensor) -> Tensor:
+    def _normalised(self, head: int, scores: Tensor, bias: Tensor) -> Tensor:
         """Return the weights of one query from its scores."""
+        sink = self.kernel.sinks[head].exp() if isinstance(self.kernel, SinkDot) else 0
         if isinstance(self.kernel, LinearDot):
             return scores + bias
         exps = scores * bias.exp() if isinstance(self.kernel, LinearElu) else (scores + bias).exp()
-        return exps / exps.sum()
+        return exps / (exps.sum() + sink)
 
     def weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None) -> Tensor:
         rows, heads, queries, _ = q.shape
@@ -81,7 +83,7 @@ class ReferenceKernel(Kernel):
                 for h in range(heads if allowed else 0):
                     head_keys = k[b, h * k.shape[1] // heads, allowed]
                     scores = self._scores(h, q[b, h, t], head_keys)
-                    weights[b, h, t, allowed] = self._normalised(scores, added[b, h, t, allowed])
+                    weights[b, h, t, allowed] = self._normalised(h, scores, added[b, h, t, allowed])
         return weights
 
     def forward(

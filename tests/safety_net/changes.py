@@ -13,6 +13,9 @@ numbers has 1/I of AdamW's rate, so that their vectors do not outgrow positions.
 
 All were made anew later that day: with AVX2 only, attention to several tokens without gradients is
 torch's kernel, which rounds in another order (evaluation, prediction, teachers and references).
+
+Those of `chat`, and of `prefer` and `reward`, which start from it, were made anew on 2026-11-28:
+the sequences of a batch of conversations are about equally full, and not padded to the length.
 """
 
 CHANGES: dict[str, str] = {}

@@ -12,14 +12,12 @@ from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import Dialogue, Turn
 from headway.interop import ChatTemplate
 from headway.tasks.chat.task import CHAT
+from headway.tasks.dialogue_packing import PackedDialogues, packed, rows_of
 from headway.tasks.dialogue_questions import questions_of
 from headway.tasks.dialogue_store import (
     CUT,
     NO_ANSWER,
-    PackedDialogues,
     fitted_length,
-    packed,
-    rows_of,
     with_vocabulary,
     write_dialogues,
 )
@@ -62,7 +60,7 @@ def test_packed_conversations_train_as_unpacked_ones_and_accumulated_as_at_once(
     dialogues = encoded(bundle, tmp_path)
     indices = range(len(dialogues))
     alone = gradients(bundle.model, [packed(dialogues, [[i]]) for i in indices])
-    together = gradients(bundle.model, [packed(dialogues, [[0, 1, 2], [3, 4]], 120)])
+    together = gradients(bundle.model, [packed(dialogues, [[0, 1, 2], [3, 4]])])
     assert_equal_gradients(alone, together)
     assert_equal_gradients(alone, gradients(bundle.model, [packed(dialogues, [[4, 2, 1, 0, 3]])]))
 
@@ -136,6 +134,14 @@ def test_each_epoch_has_each_conversation_once_in_sequences_with_room(bundle, tm
         assert all(sum(lengths[row]) <= 64 for row in rows) and len(rows) < len(lengths)
     assert order(0) == order(0) != order(1)
     assert order.batches_per_epoch == len(order(0))
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(35, 68), (7, 20), (2, 128)])
+def test_sequences_of_a_batch_are_about_equally_full_and_need_no_room_beyond(shortest, longest):
+    lengths, room = np.random.default_rng(0).integers(shortest, longest, 4000), 128
+    order = PackedDialogues(lengths, 16, room, seed=1)
+    if_all_had_room = 1 - lengths.sum() / sum(len(batch) * room for batch in order(0))
+    assert 0 <= order.padding < if_all_had_room / 8
 
 
 def test_many_conversations_leave_few_sequences_open():

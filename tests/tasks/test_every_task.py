@@ -159,7 +159,8 @@ def test_training_the_command_line_and_python_give_equal_scores(name, folder, ru
     shared = set(scores.numbers()) & set(best)
     assert metric in shared
     for key in shared:  # a loaded model's products are joined: on some processors they round anew
-        assert scores[key] == pytest.approx(best[key], rel=1e-6), key
+        # kl is a small difference of log-probabilities, which are rounded
+        assert scores[key] == pytest.approx(best[key], rel=1e-6, abs=3e-6), key
 
 
 def test_the_progress_of_its_evaluation_rises_to_at_most_the_whole(name, folder, run, monkeypatch):

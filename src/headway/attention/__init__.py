@@ -38,5 +38,6 @@ from headway.attention.rotary_parts import AdjacentRotary as AdjacentRotary
 from headway.attention.rotary_parts import PartialRotary as PartialRotary
 from headway.attention.rotary_scaling import RotaryScaling as RotaryScaling
 from headway.attention.sharing import Sharing as Sharing
+from headway.attention.sinks import SinkDot as SinkDot
 from headway.attention.step import Step as Step
 from headway.attention.window import SlidingWindow as SlidingWindow

@@ -17,6 +17,7 @@ from headway.blocks.experts import MixtureOfExperts as MixtureOfExperts
 from headway.blocks.experts import Router as Router
 from headway.blocks.experts import balance_loss as balance_loss
 from headway.blocks.experts import record_routing as record_routing
+from headway.blocks.feedforward import ClampedFeedForward as ClampedFeedForward
 from headway.blocks.feedforward import FeedForward as FeedForward
 from headway.blocks.feedforward import GatedFeedForward as GatedFeedForward
 from headway.blocks.heads import AttentionPooler as AttentionPooler

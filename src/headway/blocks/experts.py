@@ -73,17 +73,22 @@ class Experts:
 
 
 class Router(nn.Module):
-    """p = softmax(W x): the probability of each expert for each token. Shazeer et al. 2017.
+    """p = softmax(W x + b): the probability of each expert for each token. Shazeer et al. 2017.
 
     chosen: k. sums_to_1: whether the weights of the chosen experts are scaled to sum to 1 (Mixtral,
     Jiang et al. 2024, section 2.1), or are their probabilities (OLMoE). The softmax is in float32.
     """
 
     def __init__(
-        self, model_dim: int, num_experts: int, chosen: int, sums_to_1: bool = True
+        self,
+        model_dim: int,
+        num_experts: int,
+        chosen: int,
+        sums_to_1: bool = True,
+        bias: bool = False,
     ) -> None:
         super().__init__()
-        self.project = nn.Linear(model_dim, num_experts, bias=False)
+        self.project = nn.Linear(model_dim, num_experts, bias=bias)
         self.chosen = chosen
         self.sums_to_1 = sums_to_1
 

@@ -41,7 +41,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "quick-gelu": quick_gelu,
     "silu": F.silu,
 }
-GATES = {"geglu": "gelu-tanh", "geglu-exact": "gelu", "swiglu": "silu"}
+CLAMPED = "swiglu-clamped"
+GATES = {"geglu": "gelu-tanh", "geglu-exact": "gelu", "swiglu": "silu", CLAMPED: "quick-gelu"}
 """Names of gated feed-forward layers -> the activation of the gate. Shazeer 2020."""
 
 
@@ -95,3 +96,18 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         gated = self.activation(self.gate(x)) * self.expand(x)
         return self.contract(self.dropout(gated))
+
+
+class ClampedFeedForward(GatedFeedForward):
+    """(activation(min(g, c)) * (clip(h, -c, c) + 1)) W_2, g = x W_g, h = x W_1: `GatedFeedForward`
+    whose activations cannot grow without limit.
+
+    c is 7. The gate alone passes a signal where h = 0. gpt-oss (OpenAI 2025), section 2.
+    """
+
+    limit = 7.0
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        gate = self.activation(self.gate(x).clamp(max=self.limit))
+        expanded = self.expand(x).clamp(-self.limit, self.limit)
+        return self.contract(self.dropout(gate * (expanded + 1)))

@@ -88,7 +88,8 @@ def _questions(path: Path, bad_rows: BadRows) -> Iterator[Example]:
 def _dialogues(path: Path, bad_rows: BadRows) -> Iterator[Example]:
     for dialogue in read_dialogues([path], bad_rows):
         is_learned = any(turn.is_learned for turn in dialogue.turns)
-        content = "\n".join(f"{turn.role}: {turn.content}" for turn in dialogue.turns)
+        said = [f"{turn.role}: {turn.content}" for turn in dialogue.turns]
+        content = "\n".join([*said, *map(str, dialogue.images)])
         yield content, ("with an answer" if is_learned else "without an answer",)
 
 
@@ -134,6 +135,7 @@ IMAGES = Kind(
 TEXTS = Kind("texts", "gpt", partial(_texts, TEXT), _having(TEXT), "what the texts say")
 LABELLED = Kind("labelled texts", "classify", partial(_labelled, Columns()), _having("text label"))
 CONVERSATIONS = Kind("conversations", "chat", _dialogues, tuple(LAYOUTS))
+WITH_IMAGES = Kind("conversations with images", "see", _dialogues)
 KINDS = (
     Kind("pairs of answers", "prefer", _preferences, (PAIRS,)),
     Kind("prompts with answers", "reward", _problems, _having(*(f"{n} answer" for n in PROMPTS))),
@@ -165,7 +167,9 @@ def kind_of(path: Path) -> Kind | None:
     if suffix in ENDINGS:
         first = next(read_rows(path, {}), None)
         columns = set() if first is None else first.values.keys()
-        return next((kind for kind in KINDS if any(c <= columns for c in kind.columns)), None)
+        kind = next((kind for kind in KINDS if any(c <= columns for c in kind.columns)), None)
+        dialogues = read_dialogues([path], BadRows(sys.maxsize)) if kind is CONVERSATIONS else ()
+        return WITH_IMAGES if any(one.images for one in islice(dialogues, 1)) else kind
     if suffix in READERS:
         return IMAGES
     if suffix in (".txt", ".md") and "\t" not in begun(read_lines(path))[0]:
@@ -312,7 +316,7 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
     if kind is not None:
         found = check_kind(path, kind)
         values, text = asdict(found), found.table()
-        if kind is CONVERSATIONS and not found.faults and path.is_file():
+        if kind in (CONVERSATIONS, WITH_IMAGES) and not found.faults and path.is_file():
             example = marked_example(next(read_dialogues([path])), flags.model)
             values["example"] = [list(part) for part in example]
             shown = "".join(f"[{part}]" if is_target else part for part, is_target in example)

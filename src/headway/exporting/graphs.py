@@ -119,20 +119,20 @@ def bert_graphs(model: Bert) -> list[Graph]:
     return _text_graph(model, config.vocabulary, config.token_types, outputs, compute)
 
 
-def _output(model: nn.Module, *inputs: Tensor) -> tuple[Tensor, ...]:
+def _output(model: nn.Module, *inputs: Tensor | None) -> tuple[Tensor, ...]:
     return (model(*inputs),)
 
 
-def _words_and_pairs(model: Bert, *inputs: Tensor) -> tuple[Tensor, ...]:
-    hidden = model.encode(*inputs)
+def _words_and_pairs(model: Bert, tokens: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+    hidden = model.encode(tokens, *others)
     return model.words(hidden), model.follows(hidden)
 
 
-def _vectors(model: Bert, *inputs: Tensor) -> tuple[Tensor, ...]:
-    return (model.encode(*inputs),)
+def _vectors(model: Bert, tokens: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+    return (model.encode(tokens, *others),)
 
 
-def _spans(model: BertQuestionAnswering, *inputs: Tensor) -> tuple[Tensor, ...]:
+def _spans(model: BertQuestionAnswering, *inputs: Tensor | None) -> tuple[Tensor, ...]:
     logits: Tensor = model(*inputs)
     return logits.unbind(-1)
 

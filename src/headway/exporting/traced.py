@@ -19,6 +19,7 @@ from headway.attention import (
     LayerCache,
     Mask,
     MultiHeadAttention,
+    SinkDot,
     SlidingWindow,
     Step,
 )
@@ -57,8 +58,12 @@ class FiniteScores(Kernel):
         scores = self.kernel.scores(q, spread(k, q.shape[1]))
         scores = scores if bias is None else scores + bias
         allowed = mask.dense(q.shape[2], k.shape[2], q.device)
+        keys = k.shape[2]
+        if isinstance(self.kernel, SinkDot):
+            scores, allowed = self.kernel.with_sinks(scores, allowed)
         lowest = torch.finfo(scores.dtype).min
-        return torch.where(allowed, scores, lowest).softmax(-1) * allowed.to(scores.dtype)
+        weights = torch.where(allowed, scores, lowest).softmax(-1) * allowed.to(scores.dtype)
+        return weights[..., :keys]
 
 
 class Reading(nn.Module):

@@ -14,6 +14,7 @@ from headway.attention import (
     Kernel,
     Mask,
     MultiHeadAttention,
+    SinkDot,
     SlidingWindow,
     SoftmaxKernel,
 )
@@ -250,16 +251,21 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
         f"{quoted(at.queries.names[at.queries.keep])} attends most to {quoted(at.keys.names[best])}"
     )
     shares = isinstance(kernel, SoftmaxKernel)
+    total, equation = "1", "a = exp(s) / Σ exp(s)"
+    if isinstance(kernel, SinkDot):
+        sink = kernel.sinks[at.head].item()
+        total = f"less than 1, because a learned score of the head, {sink:.2f}, takes a part"
+        equation = "a = exp(s) / (exp(sink) + Σ exp(s))"
     steps.append(
         step(
             "Softmax" if shares else "Weights",
             (
-                "The scores of each query become weights that sum to 1; "
+                f"The scores of each query become weights that sum to {total}; "
                 if shares
                 else "This score has no softmax; "
             )
             + f"{largest}: {float(row[best]):.3f}.",
-            "a = exp(s) / Σ exp(s)" if shares else "a = score(q, k)",
+            equation if shares else "a = score(q, k)",
             masked_softmax if shares else plain_class(kernel).weights,
             tables.table("a", weights, at.queries, at.keys),
         )

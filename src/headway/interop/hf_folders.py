@@ -162,7 +162,7 @@ def configured(
     stored: the tensors by the names in the file. Raises DataError as `read` does.
     """
     family, architecture = _architecture_of(hf_config, stored.keys())
-    tensors = family.named(stored, architecture.unused, where)
+    tensors = family.named(architecture.unpacked(stored, where), architecture.unused, where)
     try:
         tensors = {**architecture.absent(hf_config, tensors), **tensors}
         config = architecture.config(hf_config, tensors.keys())
@@ -276,7 +276,7 @@ def write(
     model = float32_copy(model)
     values = {**_to_hf_config(chosen, architecture, model, ids, labels), **(settings or {})}
     tensors = {name: p.detach() for name, p in model.named_parameters()}
-    bare = to_theirs(architecture.parts(model.config), tensors)
+    bare = architecture.packed(to_theirs(architecture.parts(model.config), tensors))
     bare |= architecture.computed(model.config)
     folder.mkdir(parents=True, exist_ok=True)
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
@@ -372,6 +372,10 @@ def _architecture_of(
     return family, architecture
 
 
+NEAREST = 3
+"""Families that an error names with their reasons: those with the fewest."""
+
+
 def fitting(config: Config, name: str | None) -> AnyFamily:
     """Return the family of this name, or the first that can represent the configuration.
 
@@ -385,9 +389,13 @@ def fitting(config: Config, name: str | None) -> AnyFamily:
     for family in fitting:
         if name in (None, family.model_type):
             return family
-    kinds = [name] if name else list(reasons)
     mismatch = f"cannot represent a {type(config).__name__.removesuffix('Config')}"
-    lines = "\n".join(f"{kind}: {', '.join(reasons.get(kind, [mismatch]))}" for kind in kinds)
+    nearest = sorted(reasons, key=lambda kind: len(reasons[kind]))
+    kinds = [name] if name else nearest[:NEAREST]
+    shown = [f"{kind}: {', '.join(reasons.get(kind, [mismatch]))}" for kind in kinds]
+    if further := 0 if name else len(nearest) - len(kinds):
+        shown.append(f"{further} further families differ in as many settings or more")
+    lines = "\n".join(shown)
     can = fitting[0].architecture(config).names[0] if fitting else ""
     raise UsageError(
         f"this model cannot be represented in Hugging Face's format:\n{lines}",

@@ -212,6 +212,7 @@ CONFIG: Keys = {
         "transformers does not read it, either",
         "learned_pos_emb embedding_fraction norm_type apply_rotary",
     ),
+    **_irrelevant("other keys say the same", "initial_context_length experts_per_token"),
     **_irrelevant("this class has no output projection", "tie_word_embeddings"),
     **_irrelevant("it has an effect only with use_sliding_window", "sliding_window"),
     **_irrelevant("the file contains the table of positions", "sinusoidal_pos_embds"),

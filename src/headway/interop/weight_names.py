@@ -39,6 +39,11 @@ class Part:
     unused: int = 0
 
 
+def as_stored(stored: Mapping[str, Tensor], where: str) -> Mapping[str, Tensor]:
+    """Return the tensors of a file as they are."""
+    return stored
+
+
 def none_absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return no tensors: the file has all."""
     return {}
@@ -56,7 +61,8 @@ class Architecture(Generic[C]):
     bare: whether its keys have no prefix. unused: a pattern of keys of old files that this class
     does not use. computed: tensors of its files, by names without prefix, that are no parameters of
     ours, such as a table of sines. absent: returns tensors that the file need not have, by names
-    without prefix, for config.json and those that it has.
+    without prefix, for config.json and those that it has. unpacked, packed: tensors of a file ->
+    those of `parts`, and the inverse; arguments: the tensors and where they are from.
     """
 
     names: tuple[str, ...]
@@ -69,6 +75,8 @@ class Architecture(Generic[C]):
     unused: str = ""
     computed: Callable[[C], dict[str, Tensor]] = lambda config: {}
     absent: Callable[[HFConfig, Mapping[str, Tensor]], dict[str, Tensor]] = none_absent
+    unpacked: Callable[[Mapping[str, Tensor], str], Mapping[str, Tensor]] = as_stored
+    packed: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda tensors: tensors
 
 
 AnyArchitecture = Architecture[Any]

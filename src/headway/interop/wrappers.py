@@ -36,7 +36,7 @@ _WHY = {
     _WAVES: "wav2vec2 hubert wavlm unispeech sew data2vec-audio",
     _SHARED: "gemma3n gemma3n_text gemma4 gemma4_text",
     _EXPERTS: """
-        gpt_oss granitemoe granitemoeshared phimoe dbrx ernie4_5_moe glm4_moe
+        granitemoe granitemoeshared phimoe dbrx ernie4_5_moe glm4_moe
     """,
 }
 REFUSED = {name: reason for reason, names in _WHY.items() for name in names.split()}

@@ -33,6 +33,7 @@ from headway.attention import (
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     AcrossHeads,
+    ClampedFeedForward,
     DecoderOnly,
     DecoderOnlyBlock,
     DecoderState,
@@ -51,7 +52,7 @@ from headway.blocks import (
     Router,
     SandwichNorm,
 )
-from headway.blocks.feedforward import ACTIVATIONS, GATES
+from headway.blocks.feedforward import ACTIVATIONS, CLAMPED, GATES
 from headway.blocks.norms import NORMS, Norm
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
@@ -225,7 +226,10 @@ def gpt_attention(
         width,
         config.window,
         kernels_and_positions.Limits(
-            config.score_scale, config.score_cap, config.window if kind in "lL" else None
+            config.score_scale,
+            config.score_cap,
+            config.window if kind in "lL" else None,
+            config.sinks,
         ),
     )
     has_bias = config.attention_biases != "none"
@@ -267,6 +271,7 @@ def gpt_feedforward(
     """
     gate = GATES.get(config.activation)
     kind = FeedForward if gate is None else GatedFeedForward
+    kind = ClampedFeedForward if config.activation == CLAMPED else kind
     activation = ACTIVATIONS[gate or config.activation]
     inner = ffn_dim or config.ffn_dim
     return kind(config.model_dim, inner, activation, config.dropout, config.bias)
@@ -277,7 +282,7 @@ def gpt_experts(config: GPTConfig) -> MixtureOfExperts:
     experts = config.experts
     sums_to_1 = experts.weights == "sum-to-1"
     return MixtureOfExperts(
-        Router(config.model_dim, experts.total, experts.chosen, sums_to_1),
+        Router(config.model_dim, experts.total, experts.chosen, sums_to_1, config.bias),
         [gpt_feedforward(config, experts.ffn_dim) for _ in range(experts.total)],
         gpt_feedforward(config, experts.shared_dim) if experts.shared_dim else None,
     )

@@ -99,6 +99,7 @@ _OPTIONS = (
     "rotary_pairs",
     "score_scale",
     "score_cap",
+    "sinks",
     "layers",
     "residual_scale",
     "embedding_scale",
@@ -156,11 +157,10 @@ class GPTConfig:
     qk_norm_over: Literal["head", "all"] = setting(
         "head", "QK-norm of each head, or of all heads as one vector"
     )
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu", "geglu-exact"] = (
-        setting(
-            "gelu-tanh",
-            "activation function of the feed-forward layers; swiglu and geglu add a gate",
-        )
+    activation: Literal[
+        "relu", "gelu", "gelu-tanh", "silu", "swiglu", "swiglu-clamped", "geglu", "geglu-exact"
+    ] = setting(
+        "gelu-tanh", "activation function of the feed-forward layers; swiglu and geglu add a gate"
     )
     bias: bool = setting(True, "biases in the linear layers")
     experts: Experts = section(Experts)
@@ -185,6 +185,9 @@ class GPTConfig:
     attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
     score_scale: float | None = setting(None, "factor of q . k; if unset, 1 / sqrt(head_dim)", gt=0)
     score_cap: float | None = setting(None, "soft limit c of scores: c tanh(score / c)", gt=0)
+    sinks: bool = setting(
+        False, "a learned score of each head in the softmax, so that weights may sum to less than 1"
+    )
     layers: str = setting(
         "g",
         "kinds of layers, repeated until there are num_layers: g attends to all tokens, l to a "
@@ -311,6 +314,7 @@ def _check_options(config: GPTConfig) -> None:
     changes_scores = {
         "score_scale": config.score_scale is not None,
         "score_cap": config.score_cap is not None,
+        "sinks": config.sinks,
         "layers": "l" in config.layers.lower(),
     }
     for name, is_set in changes_scores.items():

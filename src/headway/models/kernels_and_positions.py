@@ -23,6 +23,7 @@ from headway.attention import (
     Rotary,
     RotaryScaling,
     ScaledDot,
+    SinkDot,
     SlidingWindow,
 )
 from headway.base.extensions import Extended, Names
@@ -100,11 +101,12 @@ SCHEMES = Names(POSITIONS, ("sinusoidal", "learned", "none"))
 
 @dataclass(frozen=True)
 class Limits:
-    """What a layer does with scaled dot products: their scale and soft limit, and its window."""
+    """What a layer does with scaled dot products: their scale and soft limit, its window, sinks."""
 
     scale: float | None = None
     cap: float | None = None
     window: int | None = None
+    sinks: bool = False
 
 
 def kernel(
@@ -116,6 +118,8 @@ def kernel(
     (an RNN decoder without attention) the attention layers of the encoder use the scaled dot
     product. limits: of score="scaled-dot".
     """
+    if limits.sinks:
+        return SinkDot(num_heads, scale=limits.scale, cap=limits.cap, window=limits.window)
     if score == "scaled-dot" and (limits.scale is not None or limits.cap is not None):
         return CappedDot(scale=limits.scale, cap=limits.cap, window=limits.window)
     window = window if score == "window" else limits.window

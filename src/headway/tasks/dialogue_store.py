@@ -1,5 +1,4 @@
-"""Conversations as tokens with target masks: encodes them into the run folder, or reuses them, and
-packs them into sequences."""
+"""Conversations as tokens with target masks: encodes them into the run folder, or reuses them."""
 
 from __future__ import annotations
 
@@ -15,14 +14,11 @@ import torch
 
 from headway.base.chunks import chunks
 from headway.base.errors import DataError, UsageError
-from headway.base.shapes import Int, Tensor
 from headway.bundle import GeneratingBundle, TextBundle
 from headway.data.bad_rows import BadRows
 from headway.data.dialogues import Dialogue
-from headway.data.padding import IGNORED
 from headway.data.prepared import Progress, prepared
 from headway.data.store import Array, Offsets, Store, StoreWriter, ids_dtype, new_store
-from headway.data.stream import SHUFFLE, Batch, Order
 from headway.interop import ChatTemplate
 from headway.models import GPT
 from headway.tasks.finetuning import Sides, adapt, copy_gpt, without_adapters
@@ -38,8 +34,6 @@ NO_ANSWER, CUT = "without an answer to learn", "with answers beyond the length o
 TRUNCATED, KINDS = "truncated", "kinds"
 Example = TypeVar("Example")
 Encoded = TypeVar("Encoded", bound=Sized)
-OPEN_ROWS = 64
-"""Maximum number of sequences that are filled at the same time."""
 
 
 @dataclass(frozen=True)
@@ -181,97 +175,6 @@ def write_dialogues(
         if any(kinds):
             store.metadata[KINDS] = kinds
     return EncodedDialogues.open(folder, renderer, vocabulary)
-
-
-@dataclass(frozen=True)
-class DialogueBatch(Batch):
-    """Packed conversations for next-token prediction, as `training.objectives.Texts`.
-
-    targets: the next token, -1 where it is not learned. lengths: lengths of the conversations in
-    each sequence, and of the padding after them. count: the number of targets.
-    """
-
-    examples = "conversations"
-    tokens: Int[Tensor, "B T"]
-    targets: Int[Tensor, "B T"]
-    lengths: tuple[tuple[int, ...], ...]
-    indices: tuple[int, ...]
-    count: int
-
-
-Rows = Sequence[Sequence[int]]
-"""The indices of the conversations in each sequence of a batch."""
-
-
-def packed(dialogues: EncodedDialogues, rows: Rows, length: int | None = None) -> DialogueBatch:
-    """Return a batch of sequences with these conversations.
-
-    length: the number of positions of a sequence; None: that of the longest.
-    """
-    sizes = dialogues.lengths
-    width = length or max(int(sum(sizes[i] for i in row)) for row in rows)
-    tokens = np.zeros((len(rows), width), np.int64)
-    targets = np.full((len(rows), width), IGNORED, np.int64)
-    lengths = []
-    for number, row in enumerate(rows):
-        start, within = 0, []
-        for index in row:
-            ids, is_target = dialogues.sequence(index)
-            end = start + len(ids) - 1
-            tokens[number, start:end] = ids[:-1]
-            targets[number, start:end] = np.where(is_target[1:], ids[1:], IGNORED)
-            within.append(end - start)
-            start = end
-        lengths.append((*within, width - start) if start < width else tuple(within))
-    return DialogueBatch(
-        torch.from_numpy(tokens),
-        torch.from_numpy(targets),
-        tuple(lengths),
-        tuple(index for row in rows for index in row)[:8],
-        int((targets != IGNORED).sum()),
-    )
-
-
-def rows_of(order: Iterable[int], lengths: Array, room: int) -> list[list[int]]:
-    """Assign conversations to sequences of at most `room` positions; none is split.
-
-    Each takes the first of the open sequences in which it fits; the oldest of more than
-    `OPEN_ROWS` is closed.
-    """
-    closed: list[list[int]] = []
-    unfilled: list[tuple[list[int], int]] = []
-    for index in order:
-        size = int(lengths[index])
-        for number, (row, left) in enumerate(unfilled):
-            if size <= left:
-                row.append(index)
-                unfilled[number] = (row, left - size)
-                break
-        else:
-            unfilled.append(([index], room - size))
-            if len(unfilled) > OPEN_ROWS:
-                closed.append(unfilled.pop(0)[0])
-    return [*closed, *(row for row, _ in unfilled)]
-
-
-class PackedDialogues(Order[Rows]):
-    """Each epoch has each conversation once, in sequences that are packed anew."""
-
-    def __init__(self, lengths: Array, batch_size: int, room: int, seed: int) -> None:
-        self.lengths, self.batch_size, self.room, self.seed = lengths, batch_size, room, seed
-        self.examples_per_epoch = len(lengths)
-        self._first = len(self(0))
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """The number of batches of epoch 0."""
-        return self._first
-
-    def __call__(self, epoch: int) -> list[Rows]:
-        random = np.random.default_rng([self.seed, SHUFFLE, epoch])
-        order = random.permutation(self.examples_per_epoch).tolist()
-        rows = rows_of(order, self.lengths, self.room)
-        return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
 
 
 def load_chat_start(start: str | None) -> TextBundle:

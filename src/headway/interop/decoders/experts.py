@@ -1,4 +1,4 @@
-"""Mixtures of experts: Mixtral, Qwen-MoE and OLMoE.
+"""Mixtures of experts: Mixtral, Qwen-MoE, OLMoE and gpt-oss.
 
 | family | differs from its dense relative in |
 |---|---|
@@ -6,14 +6,18 @@
 | Qwen2-MoE | Qwen2 with many small experts, and one that reads every token |
 | Qwen3-MoE | Qwen3 with many small experts |
 | OLMoE | Llama with QK-norm over all heads; the probabilities are the weights |
+| gpt-oss | Llama with biases, windows, sinks and limits of the activations |
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from headway.blocks import Experts
+from headway.blocks.feedforward import CLAMPED
 from headway.interop.config_fields import Key, Values, number
 from headway.interop.decoders.llama import NO_BIAS, all_full, kind_like_llama, like_llama
+from headway.interop.decoders.rotary import scaling_or
 from headway.interop.decoders.tables import (
     ALL_HEADS,
     ExpertNames,
@@ -23,7 +27,7 @@ from headway.interop.decoders.tables import (
     head_width,
     one_width,
 )
-from headway.interop.decoders.windows import all_or_none, shortest
+from headway.interop.decoders.windows import all_or_none, layer_types, only, shortest
 from headway.interop.hf_config import HFConfig
 from headway.models import GPTConfig
 
@@ -194,4 +198,49 @@ OLMOE = kind_like_llama(
     one_width,
     _have(),
 ).family()
-FAMILIES = (MIXTRAL, QWEN2_MOE, QWEN3_MOE, OLMOE)
+
+
+_YARN = {"rope_type": "yarn", "factor": 32.0, "truncate": False}
+_YARN |= {"beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}
+
+
+def _in_floats_or_mxfp4(file: HFConfig, fields: Values) -> None:
+    """Raise DataError for weights in other numbers."""
+    numbers = file.values.get("quantization_config", {"quant_method": "mxfp4"})
+    if not isinstance(numbers, dict) or numbers.get("quant_method") != "mxfp4":
+        raise file.refusal("quantization_config", numbers, "mxfp4, or no such key")
+
+
+GPT_OSS = replace(
+    kind_like_llama(
+        "gpt_oss",
+        "GptOss",
+        like_llama(
+            8,
+            150_000.0,
+            vocab_size=201_088,
+            hidden_size=2880,
+            intermediate_size=2880,
+            num_hidden_layers=36,
+            num_attention_heads=64,
+            max_position_embeddings=131_072,
+        ).extended(
+            head_width(64),
+            *layer_types(lambda file, count: ("lg" * count)[:count], size=128),
+            *_experts("num_local_experts", (128, 4)),
+            biases_of_attention("attention_bias", "all", True),
+            number("rms_norm_eps", "norm_eps", 1e-5),
+            scaling_or(_YARN),
+            fixed={"activation": CLAMPED, "sinks": True, "qk_norm": False, "bias": True},
+            expected={"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+            constant={"swiglu_limit": 7.0},
+            check=_in_floats_or_mxfp4,
+        ),
+        Names(experts=ExpertNames(router="mlp.router")),
+        biases_are("none", "all"),
+        only("gl"),
+        _have(sums_to_1=True),
+    ),
+    has_fused_experts=True,
+).family()
+FAMILIES = (MIXTRAL, QWEN2_MOE, QWEN3_MOE, OLMOE, GPT_OSS)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields
 from headway.attention import RotaryScaling
 from headway.blocks import Experts
 from headway.interop.config_fields import Fields
+from headway.interop.decoders import fused_experts
 from headway.interop.decoders.rotary import check_all_turn
 from headway.interop.hf_config import HFConfig
-from headway.interop.weight_names import Architecture, Family, Part, needs
+from headway.interop.weight_names import Architecture, Family, Part, as_stored, needs
 from headway.models import GPTConfig
 
 HEAD = "lm_head.weight"
@@ -27,7 +28,8 @@ class Kind:
     architecture: the class name of the model with its head; bare: without, in old files. embedding:
     the key of the token embedding, which is also the head if they are tied. parts: yields all
     tensors but the head. lacks: returns the settings that the table of fields cannot check. head:
-    the key of the matrix of logits, whose bias has the same name.
+    the key of the matrix of logits, whose bias has the same name. has_fused_experts: whether one
+    tensor has the matrices of all experts of a layer (`fused_experts`).
     """
 
     model_type: str
@@ -40,6 +42,7 @@ class Kind:
     parts: Callable[[GPTConfig], Iterator[Part]]
     lacks: Callable[[GPTConfig], list[str]]
     head: str = HEAD
+    has_fused_experts: bool = False
 
     def family(self) -> Family[GPTConfig]:
         whole = Architecture(
@@ -48,6 +51,8 @@ class Kind:
             config=lambda hf_config, keys: self._read(hf_config),
             parts=self._all_parts,
             tied=lambda config: {self.head: self.embedding} if config.tie_output else {},
+            unpacked=fused_experts.unpacked if self.has_fused_experts else as_stored,
+            packed=fused_experts.packed if self.has_fused_experts else dict,
         )
         return Family(
             model_type=self.model_type,

@@ -4,6 +4,7 @@
 |---|---|---|---|
 | OLMo | before, without parameters | rotary | none |
 | OLMo 2 | RMSNorm of each sublayer's output, QK-norm over all heads | rotary | none |
+| OLMo 3 | as OLMo 2 | rotary, scaled in layers without a window only | none |
 | StarCoder 2 | LayerNorm | rotary, a window in all layers | all |
 | Falcon | LayerNorm, one or two in parallel | rotary, keys in few groups | none, or all |
 | BLOOM | LayerNorm, also of the embedding | ALiBi | all |
@@ -12,10 +13,11 @@
 
 from dataclasses import replace
 
+from headway.attention import RotaryScaling
 from headway.interop.config_fields import Fields, Key, Values, choice, computed, flag, number, whole
 from headway.interop.decoders.kind import Kind
 from headway.interop.decoders.llama import NO_BIAS, kind_like_llama, like_llama
-from headway.interop.decoders.rotary import rotary
+from headway.interop.decoders.rotary import rotary, rotary_by_layer
 from headway.interop.decoders.tables import (
     ALL_HEADS,
     DENSE,
@@ -30,7 +32,7 @@ from headway.interop.decoders.tables import (
     own_keys,
     sizes,
 )
-from headway.interop.decoders.windows import all_or_none
+from headway.interop.decoders.windows import all_or_none, layer_types, only
 from headway.interop.hf_config import ACTIVATIONS, HFConfig
 from headway.interop.weight_names import Table, needs
 from headway.models import GPTConfig
@@ -71,6 +73,30 @@ OLMO2 = kind_like_llama(
     _OLMO2_NAMES,
     biases_are("none", "all"),
     one_width,
+).family()
+
+
+def _scales_no_window(config: GPTConfig) -> list[str]:
+    """Return what a family lacks whose layers with a window have positions without scaling."""
+    is_scaled = config.rotary_scaling != RotaryScaling()
+    return ["local_rotary_base=None"] if is_scaled and config.local_rotary_base is None else []
+
+
+OLMO3 = kind_like_llama(
+    "olmo3",
+    "Olmo3",
+    like_llama(vocab_size=50_304).extended(
+        _BIAS_OF_ATTENTION,
+        number("rms_norm_eps", "norm_eps", 1e-5),
+        *layer_types(lambda file, count: ("lllg" * count)[:count]),
+        *rotary_by_layer(500_000.0, one_base=True),
+        fixed=_OLMO2,
+    ),
+    _OLMO2_NAMES,
+    biases_are("none", "all"),
+    one_width,
+    only("gl"),
+    _scales_no_window,
 ).family()
 
 _STARCODER = Names(
@@ -302,4 +328,4 @@ MPT = Kind(
     ),
 ).family()
 
-FAMILIES = (OLMO, OLMO2, STARCODER2, FALCON, BLOOM, MPT)
+FAMILIES = (OLMO, OLMO2, OLMO3, STARCODER2, FALCON, BLOOM, MPT)

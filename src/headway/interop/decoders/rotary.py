@@ -110,6 +110,17 @@ def _scaling(file: HFConfig, fields: Values) -> RotaryScaling:
     return RotaryScaling(**settings)  # type: ignore[arg-type]
 
 
+def scaling_or(default: Mapping[str, object]) -> Key:
+    """The key of the scaling. default: the object that a file without one means."""
+
+    def read(file: HFConfig, fields: Values) -> RotaryScaling:
+        if not any(name in file.values for name in _CONTAINERS):
+            file = HFConfig({**file.values, _CONTAINERS[0]: dict(default)}, file.where)
+        return _scaling(file, fields)
+
+    return Key("", "rotary_scaling", read, lambda config: None)
+
+
 def _yarn_amplitude(rope: HFConfig, factor: float) -> float:
     """Return 0.1 m ln s + 1, or the ratio of two of them. Peng et al. 2023, equation 22."""
 
@@ -160,8 +171,14 @@ def _local_base(file: HFConfig, fields: Values) -> float | None:
     return old
 
 
+def _same_base(file: HFConfig, fields: Values) -> float:
+    base = float(fields["rotary_base"])
+    has_own = any(LOCAL in file.values.get(name, {}) for name in _CONTAINERS if name in file.values)
+    return base_of(file, LOCAL, base) if has_own else base
+
+
 def _by_layer(config: GPTConfig) -> Mapping[str, object]:
-    local = {"rope_theta": config.local_rotary_base, "rope_type": "default"}
+    local = {"rope_theta": config.local_rotary_base or config.rotary_base, "rope_type": "default"}
     return {FULL: _parameters(config), LOCAL: local}
 
 
@@ -183,11 +200,13 @@ def partial(fraction: float, name: str = "partial_rotary_factor") -> Key:
     return _fraction(fraction, name)
 
 
-def rotary_by_layer(base: float) -> tuple[Key, ...]:
-    """The keys of rotary positions whose layers with a window have a base of their own."""
-    local = Key(
-        "rope_local_base_freq", "local_rotary_base", _local_base, lambda c: c.local_rotary_base
-    )
+def rotary_by_layer(base: float, *, one_base: bool = False) -> tuple[Key, ...]:
+    """The keys of rotary positions whose layers with a window have a base of their own, unscaled.
+
+    one_base: whether a missing base of theirs is that of the other layers.
+    """
+    theirs, read = ("", _same_base) if one_base else ("rope_local_base_freq", _local_base)
+    local = Key(theirs, "local_rotary_base", read, lambda config: config.local_rotary_base)
     return _base(FULL, base), SCALING, local, Key("rope_parameters", "", _nothing, _by_layer)
 
 

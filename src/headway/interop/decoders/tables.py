@@ -43,6 +43,7 @@ ALL_HEADS: Table = {
 }
 JOINED = ("attention.query", "attention.key", "attention.value")
 """Queries, keys and values as one matrix."""
+SINKS = "self_attn.sinks"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,8 @@ class Names:
         for n in range(config.num_layers):
             names = self.block.format(n), f"decoder.blocks.{n}."
             yield from self._norms(config, self.norms(config), names)
+            if config.sinks:
+                yield Part(f"{names[0]}{SINKS}", (f"{names[1]}attention.kernel.sinks",))
             if config.qk_norm:
                 yield from layers(self.qk, *names, biases=False)
             for theirs, ours in self.attention.items():

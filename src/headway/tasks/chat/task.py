@@ -23,16 +23,13 @@ from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import CONVERSATIONS, held_out_chat, prepare_chat, read_chat
+from headway.tasks.dialogue_packing import DialogueBatch, PackedDialogues, packed, rows_of
 from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
-    DialogueBatch,
     EncodedDialogues,
-    PackedDialogues,
     bundle_of,
     fitted_length,
     load_chat_start,
-    packed,
-    rows_of,
     tuned,
 )
 from headway.tasks.finetuning import Sides, describe_shape
@@ -57,9 +54,7 @@ def chat_job(
     order = PackedDialogues(
         prepared.train.lengths, training.batch_size, training.length, training.seed
     )
-    batches = Batches(
-        order, lambda rows, epoch: packed(prepared.train, rows, training.length), machine.device
-    )
+    batches = Batches(order, lambda rows, epoch: packed(prepared.train, rows), machine.device)
     steps = planned_steps(training, batches.batches_per_epoch, least=300, passes=3.0)
     config = override(config, steps, "the conversations")
 
@@ -77,7 +72,9 @@ def chat_job(
         ),
         bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
-            model=describe_shape(start), batches=f"at most {tokens:,} tokens", unit="tok"
+            model=describe_shape(start),
+            batches=f"at most {tokens:,} tokens, {order.padding:.1%} padding",
+            unit="tok",
         ),
     )
 

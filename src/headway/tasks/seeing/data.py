@@ -28,13 +28,13 @@ from headway.data.images import BYTES_LIMIT
 from headway.data.prepared import Progress, prepared
 from headway.data.store import Array, Offsets, StoreWriter
 from headway.data.stream import Batch
+from headway.tasks.dialogue_packing import packed
 from headway.tasks.dialogue_store import (
     TRAIN,
     VALID,
     EncodedDialogues,
     fitted_length,
     opened_store,
-    packed,
     write_dialogues,
 )
 from headway.tasks.finetuning import ExampleFiles, Sides
