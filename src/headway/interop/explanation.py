@@ -116,6 +116,8 @@ def explain(folder: Path) -> Explanation:
         _tried(found, lambda: read_folder_settings(folder, "translator"))
         vocabulary = config.target_vocabulary
         _tokenizer(found, lambda: read_translator_tokenizers(folder, vocabulary).target)
+    elif isinstance(config, TEXT_ENCODERS) and is_gguf:
+        _tokenizer(found, lambda: read_gguf_tokenizer(folder))
     elif isinstance(config, TEXT_ENCODERS):
         _tried(found, lambda: read_sentence_folder(folder))
         _tokenizer(found, lambda: read_encoder_tokenizer(folder, family.model_type))
