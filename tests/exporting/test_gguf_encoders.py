@@ -1,18 +1,20 @@
 """GGUF files of text encoders: llama.cpp gives the same ids and vectors, or there is no file."""
 
+import unicodedata
 from dataclasses import replace
 
 import pytest
 import torch
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.blocks import Dense
 from headway.bundle import EncoderBundle
 from headway.exporting import target
 from headway.exporting.llama_cpp import GGUF, opened_gguf, running_server
-from headway.interop import EmbeddedTexts, gguf, llama_cpp, write_gguf
+from headway.interop import EmbeddedTexts, gguf, gguf_wordpiece, llama_cpp, write_gguf
 from headway.interop.gguf_reader import FILE
+from headway.interop.gguf_wordpiece import is_lost
 from headway.models import Bert, BertConfig
 from headway.tasks.opening import load_as
 from headway.text import EncoderTokenizer
@@ -62,7 +64,7 @@ def test_llama_cpp_computes_the_same_vectors(tmp_path, pooling):
 def test_an_encoder_in_every_number_format(tmp_path, dtype):
     exported = target.export(small(), tmp_path / "out", GGUF, dtype)
     assert exported.dtype == dtype and exported.rounding < 1.5
-    assert (exported.rounding > 0.02) is (dtype in ("int8", "int4"))
+    assert (exported.rounding > 0.05) is (dtype in ("int8", "int4"))
 
 
 def changed(name, change):
@@ -105,6 +107,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_file_is_never_handed_over(tmp_path, monkeypatch, fault):
     broken = replace(gguf.FAMILIES["bert"], **BROKEN[fault])
@@ -145,6 +148,7 @@ VOCABULARIES = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("fault", VOCABULARIES)
 def test_a_broken_tokenizer_is_never_handed_over(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(gguf, "vocabulary", otherwise(**VOCABULARIES[fault]))
@@ -234,3 +238,39 @@ def test_llama_cpp_gives_a_thousand_texts_the_same_ids(tmp_path, lower):
             assert server.ids(text) == tokenizer.encode(text), text
             texts += 1
     assert texts > 700
+
+
+def every_character(lower):
+    """A tokenizer with each character of Unicode below 0x20000, at the beginning and inside a word,
+    and these characters."""
+    letters = [
+        chr(code)
+        for code in range(0x21, 0x20000)
+        if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
+    ]
+    plain = EncoderTokenizer.train(STORY, 150, lower)
+    special = plain.token_strings(range(5))
+    names = [*special, *letters, *(f"##{letter}" for letter in letters)]
+    engine = Tokenizer(models.WordPiece({n: i for i, n in enumerate(names)}, unk_token="[UNK]"))
+    engine.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    engine.add_special_tokens(special)
+    return EncoderTokenizer(engine, plain.special_tokens), letters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lower", [True, False])
+def test_llama_cpp_reads_the_characters_of_unicode_as_the_docs_say(tmp_path, monkeypatch, lower):
+    monkeypatch.setattr(gguf_wordpiece, "MOST", 1.0)
+    tokenizer, letters = every_character(lower)
+    write_gguf(small(tokenizer=tokenizer).model, tokenizer, tmp_path)
+    other = []
+    with running_server(tmp_path / FILE, 48, computes=llama_cpp.VECTORS) as server:
+        for start in range(0, len(letters), 100):
+            part = letters[start : start + 100]
+            if server.ids(text := " ".join(f"a{x}b" for x in part)) != tokenizer.encode(text):
+                other += [x for x in part if server.ids(f"a{x}b") != tokenizer.encode(f"a{x}b")]
+    print(f"\nOTHER {len(other):,} of {len(letters):,}")
+    unexpected = [x for x in other if not (lower and is_lost(x))]
+    assert len(letters) > 70_000 and len(unexpected) < 200
+    assert (len(other) > 11_000) is lower  # the syllables of Korean

@@ -44,7 +44,7 @@ from headway.interop.gguf_families import FAMILIES
 from headway.interop.gguf_reader import FILE
 from headway.interop.gguf_wordpiece import is_lost, strips_accents
 from headway.interop.hf_export import check_same_ids, verification_texts
-from headway.models import GPT, Bert, GPTConfig
+from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.tasks.opening import with_article
 from headway.text import EncoderTokenizer, TextTokenizer
 from headway.transforms.quantize import float32_copy
@@ -130,12 +130,13 @@ def opened_gguf(path: Path) -> Iterator[TextBundle | EncoderBundle]:
             hint="pip install 'headway[gguf]', or --runtime headway for Headway's own computation",
         )
     config, _, tokenizer, settings = read_gguf(path)
-    if isinstance(tokenizer, EncoderTokenizer):
+    if isinstance(config, BertConfig):
+        assert isinstance(tokenizer, EncoderTokenizer)
         with running_server(path, config.max_length, computes=llama_cpp.VECTORS) as server:
             model = computed_model(config, lambda model: _encoder_methods(server))
             yield EncoderBundle(model, tokenizer, read_gguf_pooling(path))
         return
-    assert isinstance(config, GPTConfig)
+    assert isinstance(config, GPTConfig) and not isinstance(tokenizer, EncoderTokenizer)
     reuses = not set(config.layers) & set("lL")
     with running_server(path, config.max_length, reuses) as server:
         config = replace(config, max_length=config.max_length - 1)

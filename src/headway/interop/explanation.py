@@ -36,7 +36,7 @@ from headway.models import (
     TranslatorConfig,
     parameter_count,
 )
-from headway.text import MissingEncoderTokenizer, MissingTokenizer, TextTokenizer
+from headway.text import EncoderTokenizer, MissingEncoderTokenizer, MissingTokenizer, TextTokenizer
 
 TEXT_ENCODERS = (BertConfig, BertClassifierConfig, BertTaggerConfig, BertQuestionAnsweringConfig)
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.125}
@@ -152,8 +152,10 @@ def _explain_speech(found: Explanation, folder: Path, config: TranscriberConfig)
         found.settings += [languages] if tokens.translate is None else [languages, "translation"]
 
 
-def _ends(tokenizer: TextTokenizer | None) -> list[int]:
-    return [] if tokenizer is None else [*tokenizer.ends]
+def _ends(tokenizer: TextTokenizer | EncoderTokenizer | None) -> list[int]:
+    if tokenizer is None or isinstance(tokenizer, EncoderTokenizer):
+        return []
+    return [*tokenizer.ends]
 
 
 def _tokenizer(found: Explanation, read: Callable[[], C]) -> C | None:

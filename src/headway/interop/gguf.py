@@ -88,8 +88,13 @@ def gguf_kind(model: GPT | Bert) -> str:
     """Return the family of a model, a key of `FAMILIES`. UsageError if a GGUF file has none."""
     config = model.config
     if isinstance(config, BertConfig):
-        heads = {"masked_lm_head": False, "next_sentence": False, "replaced_token_head": False}
-        config = replace(config, pooler="none", **heads)
+        config = replace(
+            config,
+            masked_lm_head=False,
+            next_sentence=False,
+            replaced_token_head=False,
+            pooler="none",
+        )
     kind = fitting(config, None).model_type
     if kind not in FAMILIES:
         raise UsageError(

@@ -14,12 +14,7 @@ from headway.base.files import read_json
 from headway.interop.gguf_wordpiece import read_word_pieces, word_pieces
 from headway.interop.hf_export import TOKENIZER_FILE, prefix_ids
 from headway.interop.llama2c import merging_by_score
-from headway.text import (
-    CharacterTokenizer,
-    EncoderTokenizer,
-    PretrainedTokenizer,
-    TextTokenizer,
-)
+from headway.text import CharacterTokenizer, EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 from headway.text.byte_level import EOS
 from headway.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from headway.text.sentencepiece import SPACE as WHITESPACE
