@@ -18,6 +18,7 @@ from headway.interop.gguf_wordpiece import is_lost
 from headway.models import Bert, BertConfig
 from headway.tasks.opening import load_as
 from headway.text import EncoderTokenizer
+from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.encoder_tokenizers import STORY, a_thousand_texts
 from tests.fixtures.small_encoder import encoder
 
@@ -205,6 +206,17 @@ def test_what_llama_cpp_does_not_have_is_refused(tmp_path, named):
     with pytest.raises(UsageError, match=named):
         target.export(REFUSED[named](), tmp_path / "out", GGUF)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_file_of_a_masked_language_model_has_no_score_of_masked_words(tmp_path):
+    (tmp_path / "t.txt").write_text("The fox sees the dog.\nA baker paints a tree.\n" * 60)
+    shape = ("--model.norm", "post", "--model.positions", "learned")
+    run = ("train", "bert-tiny", "t.txt", "--steps", "2", "--run", "m")
+    run_headway(*run, *shape, cwd=tmp_path)
+    run_headway("export", "runs/m", "--to", "gguf", cwd=tmp_path)
+    done = run_headway("eval", "runs/m/gguf", cwd=tmp_path, check=2)
+    assert "has no head for masked words" in done.stderr
 
 
 def test_a_pair_of_texts_is_refused(tmp_path):
