@@ -19,8 +19,8 @@ from headway.interop.folder_settings import (
     read_saved_settings,
 )
 from headway.interop.generation_config import GenerationDefaults, Kind
-from headway.interop.gguf import gguf_kind, write_gguf
-from headway.interop.gguf_reader import read_gguf, read_gguf_template
+from headway.interop.gguf import encoder_alone, gguf_kind, write_gguf
+from headway.interop.gguf_reader import read_gguf, read_gguf_pooling, read_gguf_template
 from headway.interop.hf_export import write_text_model
 from headway.interop.hf_export_images import (
     read_captioner_images,
@@ -65,6 +65,7 @@ __all__ = [
     "build",
     "check_speech_processor",
     "dense_of",
+    "encoder_alone",
     "find_adapter",
     "fitting",
     "gguf_kind",
@@ -75,6 +76,7 @@ __all__ = [
     "read_encoder_tokenizer",
     "read_folder_settings",
     "read_gguf",
+    "read_gguf_pooling",
     "read_gguf_template",
     "read_image_reader",
     "read_labels",

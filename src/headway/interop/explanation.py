@@ -36,7 +36,7 @@ from headway.models import (
     TranslatorConfig,
     parameter_count,
 )
-from headway.text import MissingEncoderTokenizer, MissingTokenizer, TextTokenizer
+from headway.text import EncoderTokenizer, MissingEncoderTokenizer, MissingTokenizer, TextTokenizer
 
 TEXT_ENCODERS = (BertConfig, BertClassifierConfig, BertTaggerConfig, BertQuestionAnsweringConfig)
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.125}
@@ -116,6 +116,8 @@ def explain(folder: Path) -> Explanation:
         _tried(found, lambda: read_folder_settings(folder, "translator"))
         vocabulary = config.target_vocabulary
         _tokenizer(found, lambda: read_translator_tokenizers(folder, vocabulary).target)
+    elif isinstance(config, TEXT_ENCODERS) and is_gguf:
+        _tokenizer(found, lambda: read_gguf_tokenizer(folder))
     elif isinstance(config, TEXT_ENCODERS):
         _tried(found, lambda: read_sentence_folder(folder))
         _tokenizer(found, lambda: read_encoder_tokenizer(folder, family.model_type))
@@ -150,8 +152,10 @@ def _explain_speech(found: Explanation, folder: Path, config: TranscriberConfig)
         found.settings += [languages] if tokens.translate is None else [languages, "translation"]
 
 
-def _ends(tokenizer: TextTokenizer | None) -> list[int]:
-    return [] if tokenizer is None else [*tokenizer.ends]
+def _ends(tokenizer: TextTokenizer | EncoderTokenizer | None) -> list[int]:
+    if tokenizer is None or isinstance(tokenizer, EncoderTokenizer):
+        return []
+    return [*tokenizer.ends]
 
 
 def _tokenizer(found: Explanation, read: Callable[[], C]) -> C | None:

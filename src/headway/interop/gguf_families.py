@@ -1,4 +1,4 @@
-"""The families of language models that llama.cpp has, too.
+"""The families of language models and text encoders that llama.cpp has, too.
 
 A family is a table: the keys of its config.json, and the names of each in the metadata of a GGUF
 file. The package `gguf` also knows llama.cpp's name of each tensor of transformers.
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.base.shapes import Tensor
+from headway.blocks import Pooling
 
 Reordered = Callable[[str, Tensor, Mapping[str, Any]], Tensor]
 
@@ -22,14 +23,15 @@ class Family:
     """A family of transformers as llama.cpp's.
 
     architecture: its name there. keys: of config.json -> their names in the metadata, without the
-    name of the architecture before them. tolerance: of log-probabilities in float32, relative to
-    the largest. biases: keys of config.json that the tensors tell -> the end of the name of one.
-    options: settings of ours, with their value or by their name alone, that the family has besides
-    those of GPT-2 and Llama. stored: returns a tensor as llama.cpp stores it, from transformers'
-    name of it, the tensor and config.json. restored: the inverse. computed: returns keys of
-    config.json that a file does not have, because llama.cpp computes them from others. rotated:
-    whether the number of rotated dimensions of a head is in the metadata, instead of their
-    fraction.
+    name of the architecture before them. tolerance: of log-probabilities, or of the vectors of an
+    encoder, in float32, relative to the largest. biases: keys of config.json that the tensors tell
+    -> the end of the name of one. options: settings of ours, with their value or by their name
+    alone, that the family has besides those of GPT-2 and Llama. stored: returns a tensor as
+    llama.cpp stores it, from transformers' name of it, the tensor and config.json. restored: the
+    inverse. computed: returns keys of config.json that a file does not have, because llama.cpp
+    computes them from others. rotated: whether the number of rotated dimensions of a head is in the
+    metadata, instead of their fraction. causal: whether a token attends to earlier ones only; an
+    encoder also has a pooling.
     """
 
     architecture: str
@@ -41,6 +43,7 @@ class Family:
     restored: Reordered = _same
     computed: Callable[[Mapping[str, Any]], Mapping[str, object]] = lambda config: {}
     rotated: bool = False
+    causal: bool = True
 
     def has(self, option: str) -> bool:
         """Return whether the family has a setting, a text such as `norm=sandwich`."""
@@ -57,6 +60,13 @@ def _without_offset(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Ten
     return tensor - 1 if name.endswith("norm.weight") else tensor
 
 
+def _of_bert(config: Mapping[str, Any]) -> dict[str, object]:
+    """llama.cpp computes GELU by tanh for every BERT, also for those that have it exactly."""
+    activation = config.get("hidden_act")
+    return {"hidden_act": activation if activation in _GELU_BY_TANH else "gelu"}
+
+
+_GELU_BY_TANH = ("gelu_new", "gelu_pytorch_tanh")
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3_text": 62}
 
 
@@ -191,8 +201,25 @@ FAMILIES = {
         options=frozenset({"rotary_fraction"}),
         rotated=True,
     ),
+    "bert": Family(
+        "bert",
+        {
+            "max_position_embeddings": ["context_length"],
+            "hidden_size": ["embedding_length"],
+            "num_hidden_layers": ["block_count"],
+            "intermediate_size": ["feed_forward_length"],
+            "num_attention_heads": ["attention.head_count"],
+            "layer_norm_eps": ["attention.layer_norm_epsilon"],
+        },
+        2e-3,  # the table of GELU, which is one by tanh besides
+        computed=_of_bert,
+        causal=False,
+    ),
 }
 """`model_type` in config.json -> the family in llama.cpp."""
+POOLING_TYPE = "pooling_type"
+POOLINGS: Mapping[Pooling, int] = {"mean": 1, "first": 2, "last": 3}
+"""Our name of a pooling -> its number in the metadata of an encoder."""
 
 
 def names_there(package: Any, family: Family, blocks: int) -> Callable[[str], str]:

@@ -1,4 +1,5 @@
-"""Read GGUF files: the language models of llama.cpp, with quantised matrices as float32.
+"""Read GGUF files: language models and text encoders of llama.cpp, with quantised matrices as
+float32.
 
 The metadata becomes the config.json of the model's family in transformers, and the tensors get
 their names there, by the tables of `gguf_families`. So a file is checked like a Hugging Face
@@ -18,14 +19,23 @@ import torch
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.shapes import Tensor
+from headway.blocks import Pooling
 from headway.interop.chat_templates import DEFAULT, LARGEST_TEMPLATE, ChatTemplate
 from headway.interop.folder_settings import FolderSettings
-from headway.interop.gguf_families import FAMILIES, FRACTION, ROTATED, names_there
+from headway.interop.gguf_families import (
+    FAMILIES,
+    FRACTION,
+    POOLING_TYPE,
+    POOLINGS,
+    ROTATED,
+    names_there,
+)
 from headway.interop.gguf_tokenizer import read_vocabulary
 from headway.interop.hf_config import HFConfig
 from headway.interop.hf_folders import Config, configured, described, expected_tensors
 from headway.interop.weight_names import AnyArchitecture, AnyFamily
-from headway.text import CharacterTokenizer, PretrainedTokenizer
+from headway.models import BertConfig
+from headway.text import CharacterTokenizer, EncoderTokenizer, PretrainedTokenizer
 
 SUFFIX = ".gguf"
 FILE = f"model{SUFFIX}"
@@ -36,15 +46,17 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "rope.scaling.type": ("none",),
     "rope.scaling.factor": (0.0, 1.0),
     "attention.sliding_window": (0,),
-    "attention.causal": (True,),
+    "attention.causal": (True, False),  # checked before
     "expert_count": (0,),
     "expert_used_count": (0,),
     "attention.clamp_kqv": (0.0,),
     "attention.max_alibi_bias": (0.0,),
 }
 """Keys of the metadata, without the architecture, and the values with which they change nothing."""
+AnyTokenizer = CharacterTokenizer | PretrainedTokenizer | EncoderTokenizer
 FACTORS = "rope_freqs.weight"
 """The numbers by which the frequencies of rotary positions are divided (Llama 3.1)."""
+SEGMENTS = "token_types.weight"
 
 
 def gguf_file(path: Path) -> Path:
@@ -54,7 +66,7 @@ def gguf_file(path: Path) -> Path:
 
 def read_gguf(
     path: str | Path,
-) -> tuple[Config, dict[str, Tensor], CharacterTokenizer | PretrainedTokenizer, FolderSettings]:
+) -> tuple[Config, dict[str, Tensor], AnyTokenizer, FolderSettings]:
     """Return the configuration, the parameters by our names, the tokenizer and the chat template.
 
     Raises DataError for a file that is damaged or has something that Headway does not know,
@@ -67,6 +79,8 @@ def read_gguf(
         tensors = _tensors(values, stored, where)
         config, ours = configured(HFConfig(values, where), tensors, where)
         tokenizer = read_vocabulary(metadata, where)
+        if isinstance(tokenizer, EncoderTokenizer) is not isinstance(config, BertConfig):
+            raise DataError("the tokenizer is not one of the model's architecture", where)
     return config, ours, tokenizer, FolderSettings(template=_template(metadata, where))
 
 
@@ -79,10 +93,23 @@ def read_gguf_config(path: str | Path) -> tuple[AnyFamily, AnyArchitecture, Conf
         return described(hf_config, [name for name in names if name_of(name) in stored])
 
 
-def read_gguf_tokenizer(path: str | Path) -> CharacterTokenizer | PretrainedTokenizer:
+def read_gguf_tokenizer(path: str | Path) -> AnyTokenizer:
     """Return the tokenizer of a file."""
     with _as_data_error(str(path)):
         return read_vocabulary(_contents(Path(path))[0], str(path))
+
+
+def read_gguf_pooling(path: str | Path) -> Pooling:
+    """Return how the encoder of a file reduces the vectors of a text to one; the mean if the file
+    does not say it."""
+    with _as_data_error(str(path)):
+        metadata = _contents(Path(path))[0]
+    key = f"{metadata.get('general.architecture')}.{POOLING_TYPE}"
+    number = metadata.get(key, 0)
+    names: dict[object, Pooling] = {0: "mean", **{n: name for name, n in POOLINGS.items()}}
+    if number not in list(names):  # a list: the value may not be hashable
+        raise DataError(f"{key}={str(number)[:80]} is not supported", str(path))
+    return names[number]
 
 
 def read_gguf_licence(path: str | Path) -> str | None:
@@ -167,6 +194,12 @@ def _config(
         width = values["hidden_size"] // values["num_attention_heads"]
         values |= {} if rotated == width else {FRACTION: rotated / width}
     values |= family.computed(values)
+    if given.get("attention.causal", True) is not family.causal:
+        raise DataError(f"{begin}attention.causal must be {family.causal}", where)
+    if not family.causal:
+        given.pop(POOLING_TYPE, None)
+    if SEGMENTS in stored:
+        values["type_vocab_size"] = int(stored[SEGMENTS].shape[-1])  # the width is the first one
     for name, value in given.items():
         if value not in NEUTRAL.get(name, ()):
             raise DataError(f"{begin}{name}={str(value)[:80]} is not supported", where)

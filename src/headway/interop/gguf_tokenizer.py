@@ -1,4 +1,4 @@
-"""The tokenizer of a language model as llama.cpp has it, in the metadata of a GGUF file."""
+"""The tokenizer of a model as llama.cpp has it, in the metadata of a GGUF file."""
 
 import json
 import re
@@ -11,9 +11,10 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json
+from headway.interop.gguf_wordpiece import read_word_pieces, word_pieces
 from headway.interop.hf_export import TOKENIZER_FILE, prefix_ids
 from headway.interop.llama2c import merging_by_score
-from headway.text import CharacterTokenizer, PretrainedTokenizer, TextTokenizer
+from headway.text import CharacterTokenizer, EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 from headway.text.byte_level import EOS
 from headway.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from headway.text.sentencepiece import SPACE as WHITESPACE
@@ -51,14 +52,16 @@ the parts that the one before it left."""
 
 
 def vocabulary(
-    package: Any, hugging_face: Path, tokenizer: TextTokenizer, size: int
+    package: Any, hugging_face: Path, tokenizer: TextTokenizer | EncoderTokenizer, size: int
 ) -> dict[str, object]:
-    """Return the tokenizer as GGUF has it: the function of its writer -> the value.
+    """Return the tokenizer as GGUF has it: the function of its writer, or a key -> the value.
 
     Raises UsageError for a tokenizer that llama.cpp does not have.
     """
     content = read_json(hugging_face / TOKENIZER_FILE)
     assert isinstance(content, dict)
+    if isinstance(tokenizer, EncoderTokenizer):
+        return word_pieces(package, content, tokenizer, size)
     kinds = package.TokenType
     engine = PretrainedTokenizer.engine_of(content, str(hugging_face))
     added = {
@@ -164,7 +167,7 @@ def _refuse(what: str) -> NoReturn:
 
 def read_vocabulary(
     metadata: Mapping[str, Any], where: str
-) -> CharacterTokenizer | PretrainedTokenizer:
+) -> CharacterTokenizer | PretrainedTokenizer | EncoderTokenizer:
     """Return the tokenizer of the metadata of a GGUF file.
 
     Raises DataError for a kind of tokenizer that Headway does not have.
@@ -176,13 +179,15 @@ def read_vocabulary(
     kind = given.get("model")
     if kind == "gpt2":
         engine = _byte_level(given, names, where)
+    elif kind == "bert":
+        return read_word_pieces(given, names, types, where)
     elif kind == "llama":
         alphabet = [name.replace(WHITESPACE, " ") for name in names[1:]]
         if names[0] == EOS and all(len(name) == 1 for name in alphabet):
             return CharacterTokenizer("".join(alphabet))
         engine = _scored(given, names, types, where)
     else:
-        raise DataError(f"{PREFIX}model={str(kind)[:80]!r} must be gpt2 or llama", where)
+        raise DataError(f"{PREFIX}model={str(kind)[:80]!r} must be gpt2, llama or bert", where)
     for name, type_ in zip(names, types, strict=True):
         if type_ == USER_DEFINED:
             engine.add_tokens([tokenizers.AddedToken(name, normalized=False)])

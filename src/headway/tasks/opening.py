@@ -15,7 +15,7 @@ from headway.base.files import read_json
 from headway.base.folders import newest_verified
 from headway.base.settings import flatten, override
 from headway.base.threads import settle_threads_once
-from headway.bundle import Bundle, TextBundle
+from headway.bundle import Bundle, EncoderBundle, TextBundle
 from headway.bundle.arguments import checked
 from headway.bundle.files import (
     CONFIG_FILE,
@@ -30,6 +30,7 @@ from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import AnyBundleSpec
+from headway.text import EncoderTokenizer
 from headway.training import CHECKPOINTS, MODEL
 from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
@@ -322,9 +323,12 @@ def _llama2c(path: Path, device: str) -> TextBundle:
     return TextBundle(model, interop.read_llama2c_tokenizer(tokenizers[0]))
 
 
-def _gguf(path: Path, device: str) -> TextBundle:
+def _gguf(path: Path, device: str) -> TextBundle | EncoderBundle:
     config, tensors, tokenizer, settings = interop.read_gguf(path)
-    return TextBundle(interop.build(config, tensors).to(device), tokenizer, settings)
+    model = interop.build(config, tensors).to(device)
+    if isinstance(tokenizer, EncoderTokenizer):
+        return EncoderBundle(model, tokenizer, interop.read_gguf_pooling(path))
+    return TextBundle(model, tokenizer, settings)
 
 
 def load_as(kind: type[B], folder: str | Path) -> B:

@@ -123,9 +123,11 @@ def held_out_text(
 ) -> HeldOutText:
     """Open the held-out text of the run; only its sentences if prepared data was removed.
 
-    Raises DataError if the prepared data is damaged.
+    Raises DataError if the prepared data is damaged, UsageError for a model without a head for
+    masked words.
     """
     assert isinstance(config, EncoderRunConfig)
+    _check_head(bundle)
     data = config.data
     names = ["valid"] if data.valid else numbered("valid", len(data.train))
     folders = [run / "data" / name for name in names]
@@ -136,6 +138,15 @@ def held_out_text(
         folders = []
     corpora = [SentenceCorpus.open(folder, bundle.tokenizer) for folder in folders]
     return held_out_of(replace(config, model=bundle.config), corpora, bundle.tokenizer)
+
+
+def _check_head(bundle: EncoderBundle) -> None:
+    """Raise UsageError for a model without a head for masked words."""
+    if bundle.model.masked_lm_head is None:
+        raise UsageError(
+            "the model has no head for masked words, so it cannot be evaluated",
+            hint="headway train bert-domain TEXT --from MODEL trains one",
+        )
 
 
 @dataclass(frozen=True)
@@ -176,11 +187,7 @@ def evaluate(
     "held_out_sequences", and the parts of the pseudo-perplexity. Raises DataError if there is no
     text, and UsageError for a model without a head for masked words.
     """
-    if bundle.model.masked_lm_head is None:
-        raise UsageError(
-            "the model has no head for masked words, so it cannot be evaluated",
-            hint="headway train bert-domain TEXT --from MODEL trains one",
-        )
+    _check_head(bundle)
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
     details: dict[str, object] = {"held_out_sequences": {}}
