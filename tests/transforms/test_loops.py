@@ -69,7 +69,7 @@ def test_the_largest_sums_are_exact(instructions):
     stored = {"weight_int8": codes, "weight_scale": torch.ones(40, 8, dtype=torch.bfloat16)}
     x = torch.tensor([[127.0], [-127.0], [1.0]]).repeat(1, 256)
     x[0, 1::2] = -127
-    for rows in (x, x[:1], x[1:2], x[2:], x[2:].expand(5, -1)):
+    for rows in (x, x[:1], x[1:2], x[2:], x[2:].expand(5, -1), x.repeat(14, 1)):
         assert torch.equal(CodedMatrix([stored])(rows), rows @ codes.float().T)
     of_int4 = Int4.encode(torch.ones(40, 256))
     of_int4["weight_int4"].fill_(255)
@@ -115,9 +115,9 @@ def test_a_row_without_negative_numbers_has_the_same_bits_beside_any_other(instr
     matrix, x = CodedMatrix([kind.encode(torch.randn(70, 90))]), torch.randn(6, 90).relu()
     x[1, ::3] = -0.0
     positive = matrix(x)
-    beside = matrix(torch.cat((x, -x)))
-    assert torch.equal(beside[:6], positive)
-    assert torch.equal(beside[6:], -positive)
+    for copies in (1, 5):  # many rows are multiplied in yet another way
+        beside = matrix(torch.cat((x, -x)).repeat(copies, 1))
+        assert torch.equal(beside, torch.cat((positive, -positive)).repeat(copies, 1))
     for row, alone in zip(positive, x, strict=True):
         assert torch.equal(matrix(alone[None])[0], row)
         assert torch.equal(matrix(-alone[None])[0], -row)
@@ -128,9 +128,10 @@ def test_numbers_that_are_not_finite_stay_so(instructions):
     x = torch.randn(4, 64)
     x[1, 5], x[2, 40], x[3] = torch.nan, torch.inf, 0
     for kind in (Int8, Int4):
-        y = CodedMatrix([kind.encode(torch.randn(9, 64))])(x)
-        assert bool(y[0].isfinite().all()) and not bool(y[1:3].isfinite().any())
-        assert torch.equal(y[3], torch.zeros(9))
+        matrix = CodedMatrix([kind.encode(torch.randn(9, 64))])
+        for y in (matrix(x), matrix(x.repeat(9, 1))):
+            assert bool(y[0].isfinite().all()) and not bool(y[1:3].isfinite().any())
+            assert torch.equal(y[3], torch.zeros(9))
     y = loops.product(x, torch.randn(9, 64), None)
     assert bool(y[0].isfinite().all()) and not bool(y[1:3].isfinite().any())
 

@@ -25,6 +25,7 @@ extern int omp_get_num_threads(void) __attribute__((weak));
 #define GROUP 32 /* inputs that share a scale of x */
 #define LEAST 1e-30f /* of the largest size of a group, so that its steps are no zeros */
 #define WORK 32768 /* multiplications that one thread does in less time than it takes to wake another */
+#define ROWS 256 /* rows that are rounded and multiplied at once: their codes stay in a cache */
 #define SMALL 16384 /* numbers of x that one thread rounds in less time than it takes to wake another */
 
 #define FLOAT32 0 /* numbers of a matrix */
@@ -58,10 +59,9 @@ typedef struct {
 } product;
 
 /* x (R I), and where its codes, of 16 bits if `is_wide`, and scale and sum of each group, are
-   written. Scales are divided by what the integer products are multiplied by. */
+   written. In 16 bits the sum is that of x_0 x_1 + x_2 x_3 + ..., which `four_rows_of_two` needs. */
 typedef struct {
     int64_t inputs, groups, is_wide;
-    float unit;
     const float *x;
     void *codes;
     float *scale;
@@ -227,8 +227,6 @@ int headway_runs(int set) {
 #define CHOOSE(f, set) ((set) == AVX512 ? f##_avx512 : f##_avx2)
 #endif
 
-enum { ROWS = 256 }; /* rows that are rounded and multiplied at once: their codes stay in a cache */
-
 /* Return the number of threads that a matrix is worth: waking one takes 2 microseconds. */
 static int64_t threads_for(int64_t threads, int64_t rows, const matrix *m) {
     const int64_t enough = 1 + rows * m->outputs * m->inputs / WORK;
@@ -244,8 +242,7 @@ static int multiply_codes(int64_t set, int64_t threads, int64_t rows, const floa
                           const matrix *m, float *y, int64_t stride) {
     const int64_t width = set == AVX512 ? 16 : 8, groups = m->columns / GROUP;
     const int64_t most = rows < ROWS ? rows : ROWS;
-    const int is_times_256 = set == AVX2 && m->numbers == INT8;
-    const int64_t x_is = !is_times_256 ? SIGNED
+    const int64_t x_is = set != AVX2 || m->numbers != INT8 ? SIGNED
                          : is_positive(rows * m->inputs, x) ? POSITIVE : rows > 1 ? WIDE : SIGNED;
     const int64_t bytes = GROUP * (x_is == WIDE ? sizeof(int16_t) : sizeof(int8_t));
     char *memory = malloc(most * groups * (bytes + sizeof(float) + sizeof(int32_t)));
@@ -255,8 +252,7 @@ static int multiply_codes(int64_t set, int64_t threads, int64_t rows, const floa
     void *codes = sum + most * groups;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t some = rows - r < ROWS ? rows - r : ROWS;
-        rounding to = {m->inputs, groups, x_is == WIDE, is_times_256 ? 1.0f / 256 : 1,
-                             x + r * m->inputs, codes, scale, sum};
+        rounding to = {m->inputs, groups, x_is == WIDE, x + r * m->inputs, codes, scale, sum};
         in_parallel(CHOOSE(round_rows, set), &to, some, some * m->inputs < SMALL ? 1 : threads);
         product p = {m, some, x_is, codes, scale, sum, y + r * stride, stride};
         in_parallel(m->numbers == INT8 ? CHOOSE(int8_blocks, set) : CHOOSE(int4_blocks, set), &p,

@@ -39,6 +39,7 @@
 #define max_floats _mm512_max_ps
 #define min_floats _mm512_min_ps
 #define add_ints _mm512_add_epi32
+#define max_ints _mm512_max_epi32
 #define as_ints _mm512_castps_si512
 #define and_ints _mm512_and_si512
 #define shift_right(a, n) _mm512_srli_epi16(a, n)
@@ -73,6 +74,7 @@ INLINE __m256 NAME(folded)(floats a) {
 #define max_floats _mm256_max_ps
 #define min_floats _mm256_min_ps
 #define add_ints _mm256_add_epi32
+#define max_ints _mm256_max_epi32
 #define as_ints _mm256_castps_si256
 #define and_ints _mm256_and_si256
 #define shift_right(a, n) _mm256_srli_epi16(a, n)
@@ -282,43 +284,83 @@ static TARGET void NAME(bfloat16_rows)(const void *of, int64_t first, int64_t la
 
 /* ---- x in codes: 255 steps from minus the largest size of a group to plus it ---- */
 
+/* Write the low 8 bits of 32 numbers, or 16 bits in the order in which `by_pairs` reads them. */
+INLINE void NAME(store_codes)(void *codes, const ints *rounded, const int is_wide) {
+#if SET == AVX512
+    (void)is_wide;
+    _mm_storeu_si128((__m128i *)codes, _mm512_cvtepi32_epi8(rounded[0]));
+    _mm_storeu_si128((__m128i *)codes + 1, _mm512_cvtepi32_epi8(rounded[1]));
+#else
+    ints low[4], pairs[2];
+    const ints mask = set_ints(is_wide ? 0xffff : 0xff);
+    UNROLL for (int i = 0; i < 4; i++) low[i] = and_ints(rounded[i], mask);
+    UNROLL for (int i = 0; i < 2; i++) pairs[i] = _mm256_packus_epi32(low[2 * i], low[2 * i + 1]);
+    if (is_wide) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            const ints in_order = _mm256_permute4x64_epi64(pairs[i], 0xd8);
+            const ints lower = _mm256_shufflelo_epi16(in_order, 0xd8); /* 0 2 1 3 */
+            _mm256_storeu_si256((ints *)codes + i, _mm256_shufflehi_epi16(lower, 0xd8));
+        }
+    } else {
+        const ints order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        const ints all = _mm256_packus_epi16(pairs[0], pairs[1]);
+        _mm256_storeu_si256((ints *)codes, _mm256_permutevar8x32_epi32(all, order));
+    }
+#endif
+}
+
+/* Return the sum of the numbers of a vector, or the largest one. */
+INLINE int32_t NAME(over_all)(ints of, const int is_sum) {
+#if SET == AVX512
+    return is_sum ? _mm512_reduce_add_epi32(of) : _mm512_reduce_max_epi32(of);
+#else
+    __m128i a = _mm256_castsi256_si128(of), b = _mm256_extracti128_si256(of, 1);
+    a = is_sum ? _mm_add_epi32(a, b) : _mm_max_epi32(a, b);
+    b = _mm_shuffle_epi32(a, 0x4e);
+    a = is_sum ? _mm_add_epi32(a, b) : _mm_max_epi32(a, b);
+    b = _mm_shuffle_epi32(a, 0xb1);
+    return _mm_cvtsi128_si32(is_sum ? _mm_add_epi32(a, b) : _mm_max_epi32(a, b));
+#endif
+}
+
 static TARGET void NAME(round_rows)(const void *of, int64_t first, int64_t last) {
     const rounding *to = of;
-    const int64_t groups = to->groups;
+    const int64_t groups = to->groups, length = GROUP * (to->is_wide ? 2 : 1);
     for (int64_t r = first; r < last; r++)
         for (int64_t g = 0; g < groups; g++) {
-            const int64_t start = g * GROUP, there = to->inputs - start;
+            const int64_t start = g * GROUP, there = to->inputs - start, at = r * groups + g;
             const float *x = to->x + r * to->inputs + start;
             float padded[GROUP], largest;
             if (there < GROUP) {
                 for (int i = 0; i < GROUP; i++) padded[i] = i < there ? x[i] : 0;
                 x = padded;
             }
-            /* bits of sizes are ordered as the sizes are, and those of NaN are above all others */
-            int32_t bits[GROUP], most = 0;
-            __builtin_memcpy(bits, x, sizeof bits);
-            for (int i = 0; i < GROUP; i++) {
-                const int32_t size = bits[i] & 0x7fffffff;
-                most = size > most ? size : most;
+            floats part[GROUP / V];
+            ints rounded[GROUP / V], most = set_ints(0), sum = set_ints(0);
+            UNROLL for (int i = 0; i < GROUP / V; i++) {
+                part[i] = load_floats(x + i * V);
+                /* bits of sizes are ordered as the sizes are, those of NaN above all others */
+                most = max_ints(most, and_ints(as_ints(part[i]), set_ints(0x7fffffff)));
             }
-            __builtin_memcpy(&largest, &most, sizeof largest);
+            const int32_t bits = NAME(over_all)(most, 0);
+            __builtin_memcpy(&largest, &bits, sizeof largest);
             if (largest < LEAST) largest = LEAST;
-            const float factor = 127 / largest;
-            int32_t sum = 0, rounded[GROUP];
-            for (int i = 0; i < GROUP; i++) rounded[i] = (int32_t)__builtin_rintf(x[i] * factor);
-            for (int i = 0; i < GROUP; i++) sum += rounded[i];
-            if (to->is_wide) {
-                int16_t *codes = (int16_t *)to->codes + r * groups * GROUP + start;
-                for (int i = 0; i < GROUP; i += 4) { /* as `by_pairs` reads them */
-                    codes[i] = (int16_t)rounded[i], codes[i + 1] = (int16_t)rounded[i + 2];
-                    codes[i + 2] = (int16_t)rounded[i + 1], codes[i + 3] = (int16_t)rounded[i + 3];
-                }
-            } else {
-                int8_t *codes = (int8_t *)to->codes + r * groups * GROUP + start;
-                for (int i = 0; i < GROUP; i++) codes[i] = (int8_t)rounded[i];
+            const floats factor = set_floats(127 / largest);
+            UNROLL for (int i = 0; i < GROUP / V; i++) {
+                rounded[i] = to_ints(multiply(part[i], factor));
+                sum = add_ints(sum, rounded[i]);
             }
-            to->scale[r * groups + g] = largest / 127 * to->unit;
-            to->sum[r * groups + g] = sum;
+            char *codes = (char *)to->codes + at * length;
+            if (to->is_wide) {
+                NAME(store_codes)(codes, rounded, 1);
+#if SET == AVX2
+                const ints first = load_ints(codes), second = load_ints(codes + sizeof(ints));
+                sum = add_ints(_mm256_madd_epi16(first, _mm256_srli_epi64(first, 32)),
+                               _mm256_madd_epi16(second, _mm256_srli_epi64(second, 32)));
+#endif
+            } else NAME(store_codes)(codes, rounded, 0);
+            to->scale[at] = largest / 127;
+            to->sum[at] = NAME(over_all)(sum, 1);
         }
 }
 
@@ -353,6 +395,8 @@ INLINE void NAME(by_pairs)(ints sum[2][4], const int8_t *const w[2], const int8_
             }
         }
     }
+    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++)
+        sum[n][k] = _mm256_srai_epi32(sum[n][k], 8);
 }
 
 /* The same for codes of 8 bits, all positive unless `has_signs`. Pairs of products are added in 16
@@ -376,8 +420,6 @@ INLINE void NAME(by_fours)(ints sum[2][4], const int8_t *const w[2], const int8_
             }
         }
     }
-    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++)
-        sum[n][k] = shift_left(sum[n][k], 8);
 }
 #else
 /* Return sum + the products of 4 unsigned codes of W and 4 codes of x, for each output. */
@@ -440,6 +482,19 @@ INLINE void NAME(group_of_int4)(ints sum[2][4], const int8_t *const w[2], const 
 #endif
 }
 
+/* Write the outputs of block b for row r. */
+INLINE void NAME(write)(const product *p, int64_t b, int64_t r, floats total) {
+    const matrix *m = p->by;
+    const int64_t o = b * V, there = m->outputs - o;
+    float *y = p->y + r * p->stride + o, all[V];
+    if (there >= V) {
+        store_floats(y, m->bias ? add_floats(total, load_floats(m->bias + o)) : total);
+        return;
+    }
+    store_floats(all, total);
+    for (int64_t j = 0; j < there; j++) y[j] = m->bias ? all[j] + m->bias[o + j] : all[j];
+}
+
 /* Compute N blocks of V outputs from block b on, for R rows from row r on. */
 INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, const int R,
                        const int bits, const int x_is) {
@@ -492,15 +547,8 @@ INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, cons
         UNROLL for (int n = 0; n < N; n++) w[n] += line;
         UNROLL for (int k = 0; k < R; k++) x[k] += length;
     }
-    UNROLL for (int n = 0; n < N; n++) {
-        const int64_t o = (b + n) * V, there = m->outputs - o < V ? m->outputs - o : V;
-        UNROLL for (int k = 0; k < R; k++) {
-            float *y = p->y + (r + k) * p->stride + o, all[V];
-            store_floats(there == V ? y : all, total[n][k]);
-            if (there < V) for (int64_t j = 0; j < there; j++) y[j] = all[j];
-            if (m->bias) for (int64_t j = 0; j < there; j++) y[j] += m->bias[o + j];
-        }
-    }
+    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++)
+        NAME(write)(p, b + n, r + k, total[n][k]);
 }
 
 INLINE void NAME(of_blocks)(const product *p, int64_t b, const int N, const int bits,
@@ -511,10 +559,113 @@ INLINE void NAME(of_blocks)(const product *p, int64_t b, const int N, const int 
     if (r < p->rows) NAME(tile)(p, b, r, N, 1, bits, x_is);
 }
 
+#if SET == AVX2
+#define SLICE_GROUPS 16 /* of two blocks in 16 bits, which the first cache holds with 4 rows of x */
+
+
+/* Some groups of two blocks: codes in 16 bits, those of the even and then of the odd inputs of
+   four, for each block; scales; and minus the sum of w_0 w_1 + w_2 w_3 + ... */
+typedef struct {
+    int64_t from, to;
+    ints w[SLICE_GROUPS][GROUP / 4][2][2];
+    floats scale[SLICE_GROUPS][2];
+    ints own[SLICE_GROUPS][2];
+} NAME(panel);
+
+/* Add the products of a panel, of the blocks from block b on, for R rows from row r on, whose totals
+   are kept until all groups were added. Winograd's inner product: x_0 w_0 + x_1 w_1 is (x_0 + w_1)
+   (x_1 + w_0) - x_0 x_1 - w_0 w_1. It needs one multiplication for two and more additions, which the
+   processor has more units for. The sums are exact: 16 products are less than 2^20. */
+INLINE void NAME(rows_of_two)(const product *p, const NAME(panel) *of, int64_t b, int64_t r,
+                              floats (*kept)[2], const int R) {
+    const int64_t groups = p->by->columns / GROUP;
+    const int16_t *x[4];
+    floats total[2][4];
+    UNROLL for (int k = 0; k < R; k++) {
+        x[k] = (const int16_t *)p->x + ((r + k) * groups + of->from) * GROUP;
+        UNROLL for (int n = 0; n < 2; n++) total[n][k] = of->from ? kept[k][n] : set_floats(0);
+    }
+    for (int64_t g = 0; g < of->to - of->from; g++) {
+        ints sum[2][4];
+        UNROLL for (int j = 0; j < GROUP / 4; j++) UNROLL for (int k = 0; k < R; k++) {
+            const int8_t *at = (const int8_t *)(x[k] + g * GROUP + 4 * j);
+            const ints even = NAME(four)(at), odd = NAME(four)(at + 4);
+            UNROLL for (int n = 0; n < 2; n++) {
+                const ints pairs = _mm256_madd_epi16(_mm256_add_epi16(even, of->w[g][j][n][1]),
+                                                     _mm256_add_epi16(odd, of->w[g][j][n][0]));
+                sum[n][k] = add_ints(j ? sum[n][k] : of->own[g][n], pairs);
+                NOW(sum[n][k]);
+            }
+        }
+        UNROLL for (int k = 0; k < R; k++) {
+            const int64_t at = (r + k) * groups + of->from + g;
+            const ints own = set_ints(p->sum[at]);
+            const floats scale = set_floats(p->scale[at]);
+            UNROLL for (int n = 0; n < 2; n++) {
+                const floats products = to_floats(_mm256_sub_epi32(sum[n][k], own));
+                const floats factor = multiply(of->scale[g][n], scale);
+                total[n][k] = multiply_add(products, factor, total[n][k]);
+            }
+        }
+    }
+    UNROLL for (int n = 0; n < 2; n++) UNROLL for (int k = 0; k < R; k++) {
+        if (of->to == groups) NAME(write)(p, b + n, r + k, total[n][k]);
+        else kept[k][n] = total[n][k];
+    }
+}
+
+static __attribute__((noinline)) TARGET void NAME(four_rows_of_two)(
+    const product *p, const NAME(panel) *of, int64_t b, int64_t r, floats (*kept)[2]) {
+    NAME(rows_of_two)(p, of, b, r, kept, 4);
+}
+
+static __attribute__((noinline)) TARGET void NAME(a_row_of_two)(
+    const product *p, const NAME(panel) *of, int64_t b, int64_t r, floats (*kept)[2]) {
+    NAME(rows_of_two)(p, of, b, r, kept, 1);
+}
+
+/* Compute two blocks of many rows in 16 bits: a panel, which stays in the first cache, after the
+   other. */
+static TARGET void NAME(two_of_many)(const product *p, int64_t b) {
+    const matrix *m = p->by;
+    const int64_t groups = m->columns / GROUP, shared = m->group / GROUP;
+    const int64_t parts = (groups + shared - 1) / shared;
+    NAME(panel) of;
+    floats kept[ROWS][2];
+    for (of.from = 0; of.from < groups; of.from += SLICE_GROUPS) {
+        of.to = of.from + SLICE_GROUPS < groups ? of.from + SLICE_GROUPS : groups;
+        for (int64_t g = 0; g < of.to - of.from; g++) for (int n = 0; n < 2; n++) {
+            const int64_t all = (b + n) * groups + of.from + g;
+            const int64_t part = ((b + n) * parts + (of.from + g) / shared) * V;
+            const int8_t *w = (const int8_t *)m->w + all * V * GROUP;
+            const halves scale = load_halves((const uint16_t *)m->parts + part);
+            ints own = set_ints(0);
+            for (int j = 0; j < GROUP / 4; j++, w += V * 4) {
+                if (j * V * 4 % LINE == 0) _mm_prefetch(w + AHEAD, _MM_HINT_T1);
+                const ints both = load_ints(w);
+                const ints even = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8);
+                const ints odd = _mm256_srai_epi16(both, 8);
+                own = _mm256_sub_epi32(own, _mm256_madd_epi16(even, odd));
+                of.w[g][j][n][0] = even, of.w[g][j][n][1] = odd;
+            }
+            of.own[g][n] = own;
+            of.scale[g][n] = as_floats(shift_left(widen(scale), 16));
+        }
+        int64_t r = 0;
+        for (; r + 4 <= p->rows; r += 4) NAME(four_rows_of_two)(p, &of, b, r, kept + r);
+        for (; r < p->rows; r++) NAME(a_row_of_two)(p, &of, b, r, kept + r);
+    }
+}
+#endif
+
 /* Few rows read one block after another, as memory is fastest; many compute two at once. */
 INLINE void NAME(blocks)(const product *p, int64_t first, int64_t last, const int bits,
                          const int x_is) {
     int64_t b = first;
+#if SET == AVX2
+    if (p->rows >= COPIED && x_is == WIDE)
+        for (; b + 2 <= last; b += 2) NAME(two_of_many)(p, b);
+#endif
     if (p->rows >= MANY) for (; b + 2 <= last; b += 2) NAME(of_blocks)(p, b, 2, bits, x_is);
     for (; b < last; b++) NAME(of_blocks)(p, b, 1, bits, x_is);
 }

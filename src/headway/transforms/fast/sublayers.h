@@ -343,6 +343,7 @@ static TARGET int NAME(attention)(const attention *a) {
 #undef TILE_ROWS
 #undef COPIED
 #undef SLICE
+#undef SLICE_GROUPS
 #undef PANEL
 #undef floats
 #undef ints
@@ -363,6 +364,7 @@ static TARGET int NAME(attention)(const attention *a) {
 #undef max_floats
 #undef min_floats
 #undef add_ints
+#undef max_ints
 #undef as_ints
 #undef and_ints
 #undef shift_right
