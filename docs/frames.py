@@ -7,6 +7,9 @@
     Choose a word of the translation: its lines lead to the English words it attends to.
     ```
 
+With `:head: MAPS, KIND` it opens on the head that is most of a kind (`decoder, previous token`),
+and `{head}` in the text becomes the name of that head.
+
 With `:bare: PICTURE` the frame shows the page without controls, playing by itself, and no commands;
 a site without live pages has the picture of that name in docs/pictures/cards in its place.
 
@@ -44,6 +47,7 @@ class Live(SphinxDirective):
         "state": directives.unchanged,
         "height": directives.positive_int,
         "bare": directives.unchanged_required,
+        "head": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:
@@ -52,6 +56,8 @@ class Live(SphinxDirective):
             raise self.error(f"there is no live page {name!r}; docs/live.py has {[*live.PAGES]}")
         if not self.content:
             raise self.error(f"the live page {name!r} needs a sentence: what to choose and to see")
+        if chosen := self.options.get("head"):
+            self._open_on(name, *chosen.split(", "))
         caption = nodes.container(classes=["live-caption"])
         caption += self.parse_content_to_nodes()
         block = nodes.container(classes=["live"])
@@ -63,6 +69,16 @@ class Live(SphinxDirective):
             html = self._frame(name, up) if self.config.live_pages else _without(name)
         block += nodes.raw("", html, format="html")
         return [block]
+
+    def _open_on(self, name: str, maps: str, kind: str) -> None:
+        """Let the page open on the head that is most of a kind, and name it in the text."""
+        spoken = "one head"  # of a page that is not made
+        if self.config.live_pages:
+            layer, head = live.head_of(live.page_path(name), maps, kind)
+            spoken = f"head {head + 1} of layer {layer + 1}"
+            state = f"{self.options.get('state', '')}&map={maps}&layer={layer}&head={head}"
+            self.options["state"] = state.removeprefix("&")
+        self.content.data[:] = [line.replace("{head}", spoken) for line in self.content.data]
 
     def _iframe(self, name: str, address: str) -> str:
         self.env.note_dependency(str(live.page_path(name)))

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "headway"
@@ -261,10 +262,31 @@ def _write(name: str, folder: Path | None) -> None:
 
 def answer_of(path: Path) -> str:
     """The output of the model that a page shows, from the header of the page."""
+    return str(_frame(path)["answer"])
+
+
+def head_of(path: Path, maps: str, kind: str) -> tuple[int, int]:
+    """The layer and the head, from 0, that is more of a kind than all others in the maps of a page.
+
+    Which one it is depends on the processor that trained the model. maps, kind: names in the page,
+    such as decoder and previous token.
+    """
+    named = {found["name"]: found for found in _frame(path)["maps"]}
+    scores = {
+        (layer, head): patterns[kind]
+        for layer, heads in enumerate(named[maps]["patterns"])
+        for head, patterns in enumerate(heads)
+        if patterns.get(kind) is not None
+    }
+    return max(scores, key=lambda head: scores[head])
+
+
+def _frame(path: Path) -> dict[str, Any]:
     match = HEADER.search(path.read_bytes())
     if match is None:
         raise NotMade(f"{path}: this is no inspection page; it has no header")
-    return str(json.loads(match[1])["frames"][0]["answer"])
+    frame: dict[str, Any] = json.loads(match[1])["frames"][0]
+    return frame
 
 
 def _run(command: str, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,14 @@ import sys
 import pytest
 
 from tests.fixtures.pages import DOCS, ROOT, docs_module, page_paths
+
+_FIRST = [{"self": 0.1, "first": 0.3}, {"self": 0.4, "first": None}]
+_SECOND = [{"self": 0.2, "first": 0.9}, {"self": 0.3, "first": 0.2}]
+_FRAME = {"answer": "", "maps": [{"name": "decoder", "patterns": [_FIRST, _SECOND]}]}
+_HEADER = json.dumps({"frames": [_FRAME]})
+SMALL = f'<script type="application/json" id="header">{_HEADER}</script>'
+"""A page of two layers with two heads."""
+KINDS = ("previous token", "next token", "induction")
 
 BLOCK = re.compile(r"^```\{live\} (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -111,7 +120,8 @@ def _sphinx(folder, *options):
     source = folder / "docs"
     source.mkdir()
     (source / "index.md").write_text(
-        "# A\n\n```{live} gpt\n:state: view=matrix\n\n**Live: a map.** Choose a cell.\n```\n"
+        "# A\n\n```{live} gpt\n:state: view=matrix\n\n**Live: a map.** Choose a cell.\n```\n\n"
+        "```{live} gpt\n:state: view=text\n:head: decoder, self\n\nSee what {head} reads.\n```\n"
     )
     (source / "conf.py").write_text(
         f"import sys\nsys.path.insert(0, {str(DOCS)!r})\nimport live, pathlib\n"
@@ -137,7 +147,7 @@ def test_a_site_without_live_pages_says_so_in_their_frames(tmp_path):
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "html" / "index.html").read_text()
     assert "built without its live pages" in text and "headway inspect runs/gpt" in text
-    assert "<iframe" not in text
+    assert "<iframe" not in text and "See what one head reads." in text
 
 
 @pytest.mark.slow
@@ -145,7 +155,7 @@ def test_a_live_page_is_a_lazy_sandboxed_frame_with_a_title_and_a_link(live, tmp
     for name in live.PAGES:
         path = live.page_path(name, tmp_path / "live")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("<p>a page</p>")
+        path.write_text(SMALL)
     done = _sphinx(tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "html" / "index.html").read_text()
@@ -154,7 +164,23 @@ def test_a_live_page_is_a_lazy_sandboxed_frame_with_a_title_and_a_link(live, tmp
     assert 'title="A GPT reads a sentence of the Python manual"' in frame
     assert "allow-scripts" in frame and "allow-same-origin" not in frame
     assert 'href="live/gpt.html#view=matrix"' in text and "Choose a cell." in text
-    assert (tmp_path / "html" / "live" / "gpt.html").read_text() == "<p>a page</p>"
+    assert "See what head 2 of layer 1 reads." in text
+    assert 'src="live/gpt.html#view=text&amp;map=decoder&amp;layer=0&amp;head=1"' in text
+    assert (tmp_path / "html" / "live" / "gpt.html").read_text() == SMALL
+
+
+def test_the_head_of_a_kind_is_the_one_with_the_largest_score(live, tmp_path):
+    (tmp_path / "page.html").write_text(SMALL)
+    assert live.head_of(tmp_path / "page.html", "decoder", "self") == (0, 1)
+    assert live.head_of(tmp_path / "page.html", "decoder", "first") == (1, 0)
+
+
+def test_every_text_that_names_a_head_says_of_which_kind(live):
+    for path, name, content in live_blocks():
+        has_kind = re.search(r"^:head: (\w+), ([\w ]+)$", content, re.MULTILINE)
+        assert bool(has_kind) == ("{head}" in content), f"{path.name}: {name}"
+        assert not re.search(r"[Hh]ead \d", content), f"{path.name}: another processor has others"
+        assert not has_kind or has_kind[2] in KINDS
 
 
 # What the captions say
@@ -181,30 +207,13 @@ def watched(bundle, text):
     return {maps.name: maps for maps in frame.maps}, frame
 
 
-def kind(maps, layer, head):
-    scores = maps.patterns[layer - 1][head - 1]
-    return max((score, name) for name, score in scores.items() if score is not None)[1]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name, map_name, layer, head, pattern",
-    [
-        ("gpt", "decoder", 2, 1, "previous token"),
-        ("bert", "encoder", 1, 3, "next token"),
-        ("bert", "encoder", 3, 4, "previous token"),
-        ("translator", "decoder", 1, 1, "previous token"),
-        ("captioner", "decoder", 1, 1, "induction"),
-    ],
-)
-def test_heads_have_the_kind_that_the_tour_names(
-    live, opened, name, map_name, layer, head, pattern
-):
-    bundle, folder = opened(name)
-    words = live.shlex.split(live.PAGES[name].inspect)
-    text = str(folder / words[1]) if words[1].endswith(".png") else words[1]
-    maps, _ = watched(bundle, text)
-    assert kind(maps[map_name], layer, head) == pattern
+def test_the_head_that_the_tour_calls_an_induction_head_is_one(live, opened):
+    bundle, folder = opened("captioner")
+    maps, _ = watched(bundle, str(folder / "shapes" / "21.png"))
+    layer, head = live.head_of(live.page_path("captioner"), "decoder", "induction")
+    scores = maps["decoder"].patterns[layer][head]
+    assert scores["induction"] == max(s for s in scores.values() if s is not None) > 0.5
 
 
 @pytest.mark.slow
