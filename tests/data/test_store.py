@@ -1,6 +1,8 @@
 """Stores: arrays are read back unchanged, and damaged or hostile folders are refused."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,3 +156,20 @@ def test_numbers_out_of_their_range_are_refused(folder):
     for name in ("bytes", "tokens"):
         with pytest.raises(DataError, match=f"{name} must be an integer of at least 10"):
             store.number(name, least=10)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_checking_the_range_of_many_numbers_leaves_none_in_memory(tmp_path):
+    size = 16_000_000
+    with new_store(tmp_path / "store", "f") as store:
+        store.append("ids", np.ones(size, "uint16"), "uint16")
+    before = mapped_kilobytes()
+    values = Store.open(tmp_path / "store", "f", "tokenizer").array("ids", "uint16", below=2)
+    assert len(values) == size and mapped_kilobytes() - before < 4_000
+    assert values.max() == 1 and mapped_kilobytes() - before > 30_000
+
+
+def mapped_kilobytes():
+    """The pages of files that are in the memory of this process."""
+    status = Path("/proc/self/status").read_text()
+    return sum(map(int, re.findall(r"Rss(?:File|Shmem):\s+(\d+)", status)))

@@ -29,7 +29,7 @@ from headway.base.folders import new_folder, verify_folder
 
 FORMAT = 1
 DESCRIPTION_FILE = "store.json"
-_CHECKED = 1 << 24  # numbers whose range is checked at once
+_CHECKED = 1 << 22  # numbers whose range is checked at once
 Array = npt.NDArray[Any]
 Offsets = npt.NDArray[np.int64]
 
@@ -125,8 +125,9 @@ class Store:
         # as a plain array, because slices of a memmap take several times longer
         values = np.asarray(np.memmap(path, little, "r", shape=shape))
         if below is not None:
-            for start in range(0, len(values), _CHECKED):
-                part = values[start : start + _CHECKED]
+            # read from the file: pages of the map would stay in the memory of this process
+            for start in range(0, size, _CHECKED * little.itemsize):
+                part = np.fromfile(path, little, _CHECKED, offset=start)
                 if part.min() < 0 or part.max() >= below:
                     what = f"the numbers must be from 0 to {below - 1}, but one is not"
                     raise self.error(what, file)
