@@ -239,7 +239,7 @@ def test_the_words_of_a_caption_are_read_from_their_shape(opened):
     """The upper shape covers the first three rows of patches, the lower one the last three."""
     bundle, folder = opened("captioner")
     maps, frame = watched(bundle, str(folder / "shapes" / "21.png"))
-    cross = maps["cross"].weights[-1].mean(0)
+    cross = maps["cross"].weights[0].mean(0)  # the layer that the tour shows
     (side,) = (side for side in frame.sides.values() if side.grid)
     rows, columns = side.grid
     patches = cross[:, side.num_prefix_tokens :].unflatten(1, (rows, columns)).sum(2)

@@ -8,6 +8,7 @@ import torch
 from headway.inspection.document import Document, Frame, Lens, Maps, Prediction, Side
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import heads
+from tests.fixtures.page_views import first_paint
 
 TOKENS = 512
 OBSERVE = """
@@ -65,7 +66,7 @@ def test_no_task_is_long_and_a_head_is_changed_within_a_frame(opened, large, vie
         page = opened(large[0], f"view={view}", script=OBSERVE)
         page.locator(".sentence", has_text="attends to").wait_for()
         page.wait_for_timeout(800)
-        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        paint = first_paint(page)
         page.evaluate("performance.clearMeasures()")
         page.locator(".body canvas").first.focus()
         for key in [*("." * 11), *("]" * 3), *("," * 12)]:
@@ -180,7 +181,7 @@ def test_the_picture_of_a_model_of_200_tokens_answers_each_action_within_100_mil
         page = opened(whole, "view=model", script=EVENTS)
         page.locator(".part .now", has_text="reads").wait_for()
         page.wait_for_timeout(1500)
-        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        paint = first_paint(page)
         page.evaluate("window.events.length = 0")
         canvas = page.locator(".body canvas").first
         canvas.focus()
