@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from torch import distributed
 
 from headway.base import ranks as ranks_module
 from headway.base import watch as watch_module
+from headway.base.errors import HeadwayWarning
 from headway.base.ranks import started
 from headway.base.watch import STUCK, Watch
 from tests.fixtures.ranks import run_ranks, start_ranks
@@ -53,6 +55,22 @@ def test_a_stuck_process_is_named_with_what_the_others_wait_for(tmp_path, is_sto
     last = "a checkpoint" if is_stopped else "step 1"
     assert "process 1 of 2 has shown no progress for" in printed
     assert f"its last operation was: {last}; process 0 waits for: the gradients" in printed
+
+
+def test_a_process_that_does_not_start_is_named_and_waited_for(tmp_path):
+    def run():
+        warnings.simplefilter("always", HeadwayWarning)
+        warnings.showwarning = lambda message, *place: print(message)
+        ranks_module.Watch = partial(Watch, seconds=0.5)
+        if os.environ["RANK"] == "2":
+            time.sleep(3)
+        with started(lambda error: print(error, file=sys.stderr)) as ranks:
+            print(ranks.totals([1.0], "the processes"))
+
+    printed = run_ranks(run, 3, tmp_path)
+    assert "of 3 processes, these have not started after" in printed[0] and ": 2\n" in printed[0]
+    assert all("[3.0]" in text for text in printed)
+    assert not any("not started" in text for text in printed[1:])
 
 
 def test_a_process_that_stops_in_a_step_of_a_divided_model_is_named(tmp_path):

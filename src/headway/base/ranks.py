@@ -263,7 +263,9 @@ def _connected(size: int, report: Callable[[HeadwayError], None]) -> Ranks:
         torch.cuda.set_device(local_rank)
         backend = "cpu:gloo,cuda:nccl"
     store, rank, size = next(rendezvous("env://"))
+    watch = Watch(store, rank, size, report)
+    watch.await_start()
     distributed.init_process_group(
         backend, store=store, rank=rank, world_size=size, timeout=PATIENCE
     )
-    return Ranks(rank, size, local_rank, local_size, Watch(store, rank, size, report))
+    return Ranks(rank, size, local_rank, local_size, watch)

@@ -10,12 +10,13 @@ import json
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from headway.base.errors import HeadwayError
+from headway.base.errors import HeadwayError, HeadwayWarning
 
 SECONDS = 40.0
 """Time without progress after which a rank is stuck, if others have waited as long for it."""
@@ -70,6 +71,21 @@ class Watch:
         if store is not None:
             store.set(_key(rank), json.dumps(self._state))
             threading.Thread(target=self._look, name="watch", daemon=True).start()
+
+    def await_start(self) -> None:
+        """Return when all ranks have started; a HeadwayWarning names those that have not, again and
+        again. The first import of torch may take minutes, so that the run does not end."""
+        if self._store is None:
+            return
+        everyone, begun, named = set(range(self.size)), time.monotonic(), 0
+        while absent := {rank for rank in everyone if not self._store.check([_key(rank)])}:
+            time.sleep(PERIOD / 5)
+            waited = time.monotonic() - begun
+            if waited // self.seconds > named and self.rank == min(everyone - absent):
+                named = int(waited // self.seconds)
+                numbers = ", ".join(map(str, sorted(absent)))
+                what = f"of {self.size} processes, these have not started after {waited:.0f} s"
+                warnings.warn(f"{what}: {numbers}", HeadwayWarning, stacklevel=2)
 
     def wait(self, operation: str) -> bool:
         """Record that this rank waits for the others in an operation.
