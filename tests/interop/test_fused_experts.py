@@ -77,7 +77,7 @@ def test_a_file_in_four_bits_is_the_model_of_its_numbers(folder):
     theirs, path = folder
     text = torch.randint(3, 37, (1, 12))
     ours = build(*read(path))
-    assert_close(ours(text), theirs(input_ids=text).logits, rtol=1e-5, atol=1e-5)
+    assert_close(ours(text), theirs(input_ids=text).logits, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

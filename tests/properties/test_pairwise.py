@@ -51,5 +51,5 @@ def test_every_kernel_is_checked_for_every_property_in_a_decoder_with_self_atten
 def test_models_are_built_with_the_kernel_that_is_checked_for_every_property():
     for build in (*(family.build for family in MODELS.values()), *VITS.values()):
         layers = [part for part in build().modules() if isinstance(part, MultiHeadAttention)]
-        checked = {type(KERNELS[name](1, 1, 1)) for name in (BUILT_WITH, "capped dot")}
+        checked = {type(KERNELS[name](1, 1, 1)) for name in (BUILT_WITH, "capped dot", "sinks")}
         assert {type(layer.kernel) for layer in layers} <= checked
