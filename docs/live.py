@@ -271,10 +271,11 @@ def head_of(path: Path, maps: str, kind: str) -> tuple[int, int]:
     Which one it is depends on the processor that trained the model. maps, kind: names in the page,
     such as decoder and previous token.
     """
-    named = {found["name"]: found for found in _frame(path)["maps"]}
+    # other measures of the same maps, which come after their weights, have no patterns
+    weights = next(found for found in _frame(path)["maps"] if found["name"] == maps)
     scores = {
         (layer, head): patterns[kind]
-        for layer, heads in enumerate(named[maps]["patterns"])
+        for layer, heads in enumerate(weights["patterns"])
         for head, patterns in enumerate(heads)
         if patterns.get(kind) is not None
     }

@@ -14,7 +14,8 @@ from tests.fixtures.pages import DOCS, ROOT, docs_module, page_paths
 
 _FIRST = [{"self": 0.1, "first": 0.3}, {"self": 0.4, "first": None}]
 _SECOND = [{"self": 0.2, "first": 0.9}, {"self": 0.3, "first": 0.2}]
-_FRAME = {"answer": "", "maps": [{"name": "decoder", "patterns": [_FIRST, _SECOND]}]}
+_MAPS = [{"name": "decoder", "patterns": [_FIRST, _SECOND]}, {"name": "decoder", "patterns": []}]
+_FRAME = {"answer": "", "maps": _MAPS}
 _HEADER = json.dumps({"frames": [_FRAME]})
 SMALL = f'<script type="application/json" id="header">{_HEADER}</script>'
 """A page of two layers with two heads."""
