@@ -101,7 +101,13 @@ class SoftmaxKernel(Kernel):
     def _weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
         scores = self.scores(q, spread(k, q.shape[1]))
         scores = scores if bias is None else scores + bias
-        return masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
+        return self.normalise(scores, mask.dense(q.shape[2], k.shape[2], q.device))
+
+    def normalise(
+        self, scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "#B #H T S"]
+    ) -> Float[Tensor, "B H T S"]:
+        """Return the weights of the keys for their scores."""
+        return masked_softmax(scores, allowed)
 
 
 class ScaledDot(SoftmaxKernel):

@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention.capped import CappedDot
-from headway.attention.kernel import masked_softmax, spread
-from headway.attention.masks import Mask
+from headway.attention.kernel import masked_softmax
 from headway.base.shapes import Bool, Float, Tensor
 
 
@@ -56,8 +55,7 @@ class SinkDot(CappedDot):
         sinks = self.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:3], 1)
         return torch.cat((scores, sinks), -1), F.pad(allowed, (0, 1), value=True)
 
-    def _weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
-        scores = self.scores(q, spread(k, q.shape[1]))
-        scores = scores if bias is None else scores + bias
-        allowed = mask.dense(q.shape[2], k.shape[2], q.device)
+    def normalise(
+        self, scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "#B #H T S"]
+    ) -> Float[Tensor, "B H T S"]:
         return masked_softmax(*self.with_sinks(scores, allowed))[..., :-1]

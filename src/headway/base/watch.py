@@ -75,8 +75,6 @@ class Watch:
     def await_start(self) -> None:
         """Return when all ranks have started; a HeadwayWarning names those that have not, again and
         again. The first import of torch may take minutes, so that the run does not end."""
-        if self._store is None:
-            return
         everyone, begun, named = set(range(self.size)), time.monotonic(), 0
         while absent := {rank for rank in everyone if not self._store.check([_key(rank)])}:
             time.sleep(PERIOD / 5)
